@@ -1,0 +1,1 @@
+//! Consensus behind one function: `Node::step(inputs) -> Effects`. No disk, clock or socket.

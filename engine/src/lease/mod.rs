@@ -1,0 +1,1 @@
+//! Leases: who holds which keys until when.

@@ -1,0 +1,1 @@
+//! Keys, their versions, and the revision log.

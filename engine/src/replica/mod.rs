@@ -1,0 +1,1 @@
+//! One member of one keyspace: propose, turn, apply, publish.

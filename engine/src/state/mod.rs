@@ -1,0 +1,1 @@
+//! Apply: the one place where a command changes the store.

@@ -1,0 +1,67 @@
+//! Numbers with a meaning. None of them converts to another by itself.
+
+use std::fmt;
+
+/// A store revision (main). A fresh store is at 1; -1 stands for "never compacted".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub i64);
+
+/// The id of a lease. Any 64-bit number a client chose; 0 means no lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub i64);
+
+/// A position in the raft log, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RaftIndex(pub u64);
+
+/// A raft term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
+/// A member of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+/// A cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(pub u64);
+
+impl Revision {
+    /// The revision of a store nobody has written to.
+    pub const FIRST: Revision = Revision(1);
+    /// The compacted revision of a store that was never compacted.
+    pub const NEVER: Revision = Revision(-1);
+
+    /// The revision after this one.
+    #[must_use]
+    pub fn next(self) -> Revision {
+        Revision(self.0 + 1)
+    }
+}
+
+impl RaftIndex {
+    /// The index after this one.
+    #[must_use]
+    pub fn next(self) -> RaftIndex {
+        RaftIndex(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for MemberId {
+    /// As etcd prints it: lower-case hex without leading zeros.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}

@@ -1,0 +1,1 @@
+//! Watchers as cursors into the revision log.
