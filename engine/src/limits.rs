@@ -4,3 +4,8 @@
 pub const PROPOSALS_WAITING_MAX: usize = 16 * 1024;
 /// Entries one turn takes from the queue at most.
 pub const TURN_ENTRIES_MAX: usize = 4096;
+
+/// The longest time to live a lease can be granted. Unit: seconds. etcd's number.
+pub const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
+/// Leases one turn revokes at most.
+pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
