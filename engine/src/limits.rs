@@ -9,3 +9,6 @@ pub const TURN_ENTRIES_MAX: usize = 4096;
 pub const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 /// Leases one turn revokes at most.
 pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
+// mvcc
+/// Hashes of past compactions that `HashKV` can still answer. Source: contract 12.6.
+pub const COMPACTION_HASHES_KEPT: usize = 10;
