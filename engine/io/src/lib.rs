@@ -14,16 +14,23 @@ pub mod buffer;
 pub mod bulk;
 pub mod disk;
 pub mod driver;
+pub mod epoll;
 pub mod exec;
 pub mod limits;
 pub mod local;
 pub mod mailbox;
 pub mod net;
+mod real;
+pub mod select;
 pub mod time;
+
+#[cfg(test)]
+mod tests;
 
 pub use buffer::AlignedBuffer;
 pub use disk::{Disk, Durability, File, OpenHow};
 pub use driver::Driver;
 pub use exec::{Executor, Io, TaskHandle};
 pub use net::{Address, Listener, Peer, Stream};
+pub use select::{Engine, driver as make_driver};
 pub use time::{MonoTime, WallTime};

@@ -1,5 +1,7 @@
 //! Every limit of the io seam.
 
+use std::time::Duration;
+
 /// Alignment of direct I/O: memory address, offset and size of every log read and write.
 pub const DIRECT_ALIGN_BYTES: usize = 4096;
 /// Tasks of one shard that may be alive at once.
@@ -19,3 +21,15 @@ pub const BULK_CHUNK_BYTES: usize = 512 * 1024;
 pub const BULK_SYNC_BYTES: u64 = 2 * 1024 * 1024;
 
 const _: () = assert!(BULK_CHUNK_BYTES.is_multiple_of(DIRECT_ALIGN_BYTES));
+
+/// Disk operations the epoll driver has in the kernel at once: one per batch the log may have in
+/// flight.
+pub const DISK_THREADS_MAX: usize = 4;
+/// Events taken from epoll in one visit.
+pub const EPOLL_EVENTS_MAX: usize = 256;
+/// Connections that wait to be accepted; the system cuts it to `net.core.somaxconn`.
+pub const LISTEN_BACKLOG: i32 = 4096;
+/// Idle time before, and between, keep-alive probes of TCP connections.
+pub const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+/// Wait before a Unix socket whose backlog was full is tried again: no event tells of room.
+pub const CONNECT_RETRY: Duration = Duration::from_millis(1);
