@@ -9,10 +9,16 @@ pub const TURN_ENTRIES_MAX: usize = 4096;
 pub const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 /// Leases one turn revokes at most.
 pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
-/// What etcd's log entry holds besides the request: a header with the request's id, and the tags
-/// and lengths of header and request. A proposal is measured with it, so that the same request is
-/// too large here and there.
-pub const PROPOSAL_OVERHEAD_BYTES: usize = 18;
 // mvcc
 /// Hashes of past compactions that `HashKV` can still answer. Source: contract 12.6.
 pub const COMPACTION_HASHES_KEPT: usize = 10;
+/// Batches a watch group's ring keeps at most; a watcher further behind reads the revision log.
+pub const WATCH_RING_BATCHES_MAX: usize = 1024;
+/// Bytes a watch group's ring keeps at most (one batch may be larger).
+pub const WATCH_RING_BYTES_MAX: usize = 512 * 1024;
+/// Bytes all rings of a hub keep together: each group has an equal share.
+pub const WATCH_RINGS_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Events of one catch-up response, before the revision that completes it.
+pub const WATCH_HISTORY_EVENTS_MAX: usize = 1000;
+/// Events one catch-up step looks at, before the revision that completes it.
+pub const WATCH_HISTORY_SCAN_MAX: usize = 2000;

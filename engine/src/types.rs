@@ -65,3 +65,43 @@ impl fmt::Display for ClusterId {
         write!(f, "{:x}", self.0)
     }
 }
+
+/// Builds the hashers of every map below `server/`: with a fixed seed, so that iteration repeats.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedHasher;
+
+impl std::hash::BuildHasher for FixedHasher {
+    type Hasher = FixedHash;
+    fn build_hasher(&self) -> FixedHash {
+        FixedHash(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+/// A multiply-and-fold hash over 8-byte words. Not for hostile input that must not collide: maps
+/// keyed by client bytes are bounded or ordered.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedHash(u64);
+
+impl FixedHash {
+    fn mix(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        let bytes = product.to_le_bytes();
+        let low = u64::from_le_bytes(bytes[..8].try_into().expect("half of sixteen bytes"));
+        let high = u64::from_le_bytes(bytes[8..].try_into().expect("half of sixteen bytes"));
+        self.0 = low ^ high;
+    }
+}
+
+impl std::hash::Hasher for FixedHash {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0u8; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.mix(u64::from_le_bytes(word) ^ ((chunk.len() as u64) << 56));
+        }
+    }
+}
