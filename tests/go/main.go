@@ -1,0 +1,56 @@
+// Black-box checks through the real Go client. The same program runs against this project's server
+// and against etcd, so that what it demands is what etcd gives.
+//
+//	client checks -server BINARY [-flags "..."]     every check of checks.go
+//	client crash  -server BINARY -rounds N          kill -9 under a mixed load
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: client checks|crash -server BINARY [flags]")
+		os.Exit(2)
+	}
+	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
+	binary := flags.String("server", "", "server binary that takes etcd's flags")
+	extra := flags.String("flags", "", "further flags for it, separated by spaces")
+	port := flags.Int("port", 24790, "client port; the peer port is the next one")
+	unix := flags.Bool("unix", false, "connect over the Unix socket instead of TCP")
+	rounds := flags.Int("rounds", 10, "crash: how many kills")
+	seed := flags.Int64("seed", time.Now().UnixNano(), "crash: seed of the load")
+	only := flags.String("only", "", "checks: only those whose name contains this")
+	_ = flags.Parse(os.Args[2:])
+
+	dir, err := os.MkdirTemp("", "ringbolt-client")
+	must(err)
+	server := &Server{Binary: *binary, Dir: dir, Port: *port, Unix: *unix, Extra: strings.Fields(*extra)}
+	code := 1
+	switch os.Args[1] {
+	case "checks":
+		code = runChecks(server, *only)
+	case "crash":
+		code = runCrash(server, *rounds, *seed)
+	default:
+		fmt.Fprintln(os.Stderr, "no command", os.Args[1])
+	}
+	server.Kill()
+	if code == 0 {
+		_ = os.RemoveAll(dir)
+	} else {
+		fmt.Println("data and log are kept in", dir)
+	}
+	os.Exit(code)
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
