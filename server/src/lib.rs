@@ -1,0 +1,5 @@
+//! The server: listeners, HTTP/2, gRPC, the services and their configuration.
+
+pub mod grpc;
+pub mod http2;
+pub mod limits;

@@ -1,0 +1,72 @@
+//! Every limit of the server.
+
+use std::time::Duration;
+
+/// Largest frame payload we accept, as our SETTINGS say. Source: RFC 9113 6.5.2, etcd's own value.
+pub const FRAME_BYTES_MAX: usize = 16_384;
+/// Largest frame payload we send, whatever more the client would take: fairness between streams.
+pub const FRAME_SENT_BYTES_MAX: usize = 16_384;
+/// Receive window of a stream until it is given more.
+pub const STREAM_WINDOW_BYTES: u32 = 65_535;
+/// Receive window of a connection, granted with the first frames.
+pub const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// Streams one connection may have open, whatever `--max-concurrent-streams` says: the memory of
+/// a connection is bounded.
+pub const STREAMS_PER_CONNECTION_MAX: usize = 1 << 17;
+/// Streams remembered after they closed, to tell a late frame from a wrong one.
+pub const CLOSED_REMEMBERED_MAX: usize = 256;
+/// Bytes of one header block, CONTINUATION frames included.
+pub const HEADER_BLOCK_BYTES_MAX: usize = 64 * 1024;
+/// CONTINUATION frames of one header block.
+pub const CONTINUATIONS_MAX: usize = 32;
+/// Decoded size of one header list, counted as RFC 9113 6.5.2 says.
+pub const HEADER_LIST_BYTES_MAX: usize = 256 * 1024;
+/// HPACK dynamic table of a connection: the protocol's default, which we never raise.
+pub const HEADER_TABLE_BYTES_MAX: usize = 4096;
+/// Header blocks remembered per connection, so that a repeated block is not decoded again.
+pub const HEADER_CACHE_ENTRIES: usize = 8;
+/// A header block above this size is not remembered.
+pub const HEADER_CACHE_BLOCK_BYTES_MAX: usize = 2048;
+/// Encoded output waiting for the socket above which a connection stops producing more.
+pub const OUTPUT_PENDING_BYTES_MAX: usize = 256 * 1024;
+/// Encoded output waiting for the socket above which a connection stops reading.
+pub const OUTPUT_STOPS_READING_BYTES: usize = 2 * OUTPUT_PENDING_BYTES_MAX;
+/// Slices handed to one gathered write.
+pub const OUTPUT_SLICES_MAX: usize = 512;
+/// Payload up to this size is copied next to its frame header; a larger one is passed as it is.
+pub const COPIED_PAYLOAD_BYTES_MAX: usize = 2048;
+/// Bytes a stream may queue ahead of flow control before its producer waits.
+pub const STREAM_AHEAD_BYTES_MAX: usize = 64 * 1024;
+/// Client resets in a burst, and how many a second are forgiven (CVE-2023-44487).
+pub const RESETS_BURST: u32 = 2_000;
+/// See [`RESETS_BURST`].
+pub const RESETS_PER_S: u32 = 500;
+/// Frames that carry no request (SETTINGS, PING, WINDOW_UPDATE, PRIORITY, empty DATA, unknown) in
+/// a burst, how many a second are forgiven, and how many each frame we send forgives.
+pub const IDLE_FRAMES_BURST: u32 = 10_000;
+/// See [`IDLE_FRAMES_BURST`].
+pub const IDLE_FRAMES_PER_S: u32 = 2_000;
+/// See [`IDLE_FRAMES_BURST`].
+pub const IDLE_FRAMES_PER_SENT_FRAME: u32 = 4;
+/// A client that pings more often than this collects strikes.
+pub const PING_INTERVAL_MIN: Duration = Duration::from_secs(5);
+/// The same while it has no stream open.
+pub const PING_INTERVAL_WITHOUT_STREAM_MIN: Duration = Duration::from_secs(2 * 3600);
+/// Strikes forgiven; the next one ends the connection.
+pub const PING_STRIKES_MAX: u32 = 2;
+/// We ping a connection that was silent this long. Source: etcd `--grpc-keepalive-interval`.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2 * 3600);
+/// And give it up when it stays silent this much longer. Source: `--grpc-keepalive-timeout`.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// A message may be this much larger than `--max-request-bytes`.
+pub const MESSAGE_SLACK_BYTES: usize = 512 * 1024;
+/// Request bytes one connection may hold in messages that are still incomplete.
+pub const ASSEMBLY_BYTES_PER_CONNECTION_MAX: usize = 64 * 1024 * 1024;
+/// Whole messages of one stream that wait for their reader before its window stays closed.
+pub const MESSAGES_WAITING_MAX: usize = 1;
+
+const _: () = assert!(FRAME_SENT_BYTES_MAX <= OUTPUT_PENDING_BYTES_MAX);
+const _: () = assert!(COPIED_PAYLOAD_BYTES_MAX <= FRAME_SENT_BYTES_MAX);
+const _: () = assert!(HEADER_BLOCK_BYTES_MAX >= 2 * FRAME_BYTES_MAX);
+const _: () = assert!(OUTPUT_STOPS_READING_BYTES > OUTPUT_PENDING_BYTES_MAX);
+const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
