@@ -9,6 +9,10 @@ pub const TURN_ENTRIES_MAX: usize = 4096;
 pub const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
 /// Leases one turn revokes at most.
 pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
+/// What etcd's log entry holds besides the request: a header with the request's id, and the tags
+/// and lengths of header and request. A proposal is measured with it, so that the same request is
+/// too large here and there.
+pub const PROPOSAL_OVERHEAD_BYTES: usize = 18;
 // mvcc
 /// Hashes of past compactions that `HashKV` can still answer. Source: contract 12.6.
 pub const COMPACTION_HASHES_KEPT: usize = 10;
