@@ -1,5 +1,6 @@
 //! The server: listeners, HTTP/2, gRPC, the services and their configuration.
 
+pub mod config;
 pub mod grpc;
 pub mod http2;
 pub mod limits;

@@ -1,0 +1,95 @@
+//! `ETCD_*` and `RINGBOLT_*`.
+//!
+//! An etcd flag listens to both prefixes, a flag of our own to `RINGBOLT_` only. A variable beside
+//! the flag it stands for, or beside its twin of the other prefix, is a conflict. An unknown
+//! `ETCD_*` is a warning, as in etcd; an unknown `RINGBOLT_*` can only be a mistake.
+
+use super::notice::Notice;
+use super::table::{Flag, Group, IGNORED, flags};
+use super::value::{Settings, Source, Value};
+use super::{help, notice};
+
+const ETCD: &str = "ETCD";
+const OURS: &str = "RINGBOLT";
+
+/// Why the environment cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The variable contradicts a flag or another variable.
+    Conflict(String),
+    /// A value that cannot be read, or an unknown `RINGBOLT_*`: the text for the user.
+    Invalid(String),
+}
+
+/// Gives the settings what the environment says, and the notices about it.
+///
+/// # Errors
+/// See [`Trouble`].
+pub fn apply(
+    settings: &mut Settings,
+    environment: &[(String, String)],
+    notices: &mut Vec<Notice>,
+) -> Result<(), Trouble> {
+    let mut by_name: Vec<Flag> = flags().collect();
+    by_name.sort_by_key(|flag| flag.name);
+    let mut used: Vec<String> = Vec::new();
+    let mut outcome = Ok(());
+    for flag in by_name.iter().filter(|flag| flag.name != "version") {
+        let mut given = names(flag).into_iter().filter_map(|key| value(environment, &key));
+        let Some((key, text)) = given.next() else { continue };
+        if let Some((twin, _)) = given.next() {
+            return Err(Trouble::Conflict(twin));
+        }
+        if settings.source(flag.name) == Source::CommandLine {
+            return Err(Trouble::Conflict(key));
+        }
+        match Value::parse(flag.kind, &text) {
+            Ok(value) => {
+                settings.set(flag, value, Source::Environment);
+                notices.push(notice::used_variable(&key, &text));
+            }
+            // The last bad variable, in order of the flags, is the one etcd names.
+            Err(why) => {
+                let text = format!("invalid value {text:?} for {key}: {why}");
+                outcome = Err(Trouble::Invalid(text));
+            }
+        }
+        used.push(key);
+    }
+    for (key, text) in environment {
+        if used.contains(key) || is_ignored(key) || key == "ETCD_VERSION" {
+            continue;
+        }
+        if key.starts_with("ETCD_") && !text.is_empty() {
+            notices.push(notice::unknown_variable(&format!("{key}={text}")));
+        } else if key.starts_with("RINGBOLT_") && !text.is_empty() {
+            return Err(Trouble::Invalid(unknown(key)));
+        }
+    }
+    outcome
+}
+
+/// A variable of that name that is not empty.
+#[must_use]
+pub fn value(environment: &[(String, String)], key: &str) -> Option<(String, String)> {
+    let found = environment.iter().find(|(name, text)| name == key && !text.is_empty());
+    found.cloned()
+}
+
+fn names(flag: &Flag) -> Vec<String> {
+    match flag.group {
+        Group::Ringbolt => vec![flag.env(OURS)],
+        _ => vec![flag.env(ETCD), flag.env(OURS)],
+    }
+}
+
+fn is_ignored(key: &str) -> bool {
+    let Some(name) = key.strip_prefix("ETCD_") else { return false };
+    IGNORED.contains(&name.to_lowercase().replace('_', "-").as_str())
+}
+
+fn unknown(key: &str) -> String {
+    let name = key.strip_prefix("RINGBOLT_").unwrap_or(key).to_lowercase().replace('_', "-");
+    let nearest = help::nearest(&name).to_uppercase().replace('-', "_");
+    format!("unknown environment variable {key}; did you mean RINGBOLT_{nearest}?")
+}

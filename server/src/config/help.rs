@@ -1,0 +1,154 @@
+//! Usage, help and version texts, and the nearest name of a misspelt flag.
+
+use super::Personality;
+use super::table::{Flag, Group, Kind, flags};
+
+/// The version of etcd this server is like.
+pub const ETCD_VERSION: &str = "3.7.3";
+/// The cluster version that goes with it.
+pub const CLUSTER_VERSION: &str = "3.7.0";
+/// What stands where etcd names its Go compiler.
+pub const GO_VERSION: &str = "none (Rust)";
+/// What stands where etcd names its commit.
+pub const GIT_SHA: &str = "Not provided (Ringbolt)";
+
+/// The text of `--version`: etcd's four lines; as ringbolt one of our own before them.
+#[must_use]
+pub fn version(personality: Personality) -> String {
+    let own = match personality {
+        Personality::Etcd => String::new(),
+        Personality::Ringbolt => format!("ringbolt Version: {}\n", env!("CARGO_PKG_VERSION")),
+    };
+    let place = format!("{}/{}", std::env::consts::OS, go_arch());
+    format!(
+        "{own}etcd Version: {ETCD_VERSION}\nGit SHA: {GIT_SHA}\nGo Version: {GO_VERSION}\n\
+         Go OS/Arch: {place}\n"
+    )
+}
+
+/// This machine's architecture in Go's words.
+#[must_use]
+pub fn go_arch() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        other => other,
+    }
+}
+
+/// The short text behind an error of the command line. With the error line it has etcd's 25 lines,
+/// so scripts that cut it off cut the same.
+#[must_use]
+pub fn usage(personality: Personality) -> String {
+    let name = personality.name();
+    format!(
+        "Usage:
+
+  {name} [flags]
+    Serve: the flags are those of etcd 3.7 and a few of our own.
+
+  {name} --version
+    Print the versions.
+
+  {name} -h | --help
+    Print every flag with its default.
+
+  {name} --config-file <path>
+    Take the settings from a YAML or JSON file. Flags and environment variables
+    have no effect then.
+    Keys are the flags' names; durations are written as integer nanoseconds
+    (600000000000 is ten minutes), except heartbeat-interval and election-timeout,
+    which stay integer milliseconds.
+
+  Every flag can be given as an environment variable: --listen-client-urls is
+  ETCD_LISTEN_CLIENT_URLS or RINGBOLT_LISTEN_CLIENT_URLS.
+
+  What etcd's 'gateway' and 'grpc-proxy' do is not part of this program: clients and
+  load balancers connect to the listeners themselves.
+
+"
+    )
+}
+
+/// The list of all flags.
+#[must_use]
+pub fn help() -> String {
+    const SECTIONS: [(Group, &str); 10] = [
+        (Group::Member, "Member"),
+        (Group::Clustering, "Clustering"),
+        (Group::Security, "Security"),
+        (Group::Auth, "Auth"),
+        (Group::Monitoring, "Profiling and Monitoring"),
+        (Group::Logging, "Logging"),
+        (Group::Tracing, "Distributed tracing"),
+        (Group::Features, "Features"),
+        (Group::Unsafe, "Unsafe feature"),
+        (Group::Ringbolt, "Ringbolt"),
+    ];
+    let mut text = String::new();
+    for (group, title) in SECTIONS {
+        text.push_str(&format!("\n{title}:\n"));
+        for flag in flags().filter(|flag| flag.group == group) {
+            text.push_str(&format!("  --{} '{}'\n    {}\n", flag.name, shown(&flag), flag.help));
+        }
+    }
+    text
+}
+
+fn shown(flag: &Flag) -> &'static str {
+    match (flag.name, flag.kind) {
+        ("data-dir", _) => "${name}.etcd",
+        (_, Kind::Repeated) => "",
+        _ => flag.default,
+    }
+}
+
+/// The known flag that is spelt most like `name`.
+#[must_use]
+pub fn nearest(name: &str) -> &'static str {
+    let name = name.strip_prefix("experimental-").unwrap_or(name);
+    nearest_of(name, flags().map(|flag| flag.name))
+}
+
+/// The candidate that is spelt most like `name`; the first of equals.
+pub fn nearest_of<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> &'a str {
+    candidates.min_by_key(|candidate| distance(name, candidate)).unwrap_or("")
+}
+
+/// Letters to insert, remove or change to get from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (done, letter) in from.chars().take(super::limits::FLAG_NAME_CHARS_MAX).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = done + 1;
+        for (index, other) in to.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *other);
+            diagonal = row[index + 1];
+            row[index + 1] = change.min(diagonal + 1).min(row[index] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The usage text has 24 lines: with the error line before it 25, as etcd's.
+    #[test]
+    fn usage_has_the_length_of_etcds() {
+        for personality in [Personality::Etcd, Personality::Ringbolt] {
+            assert_eq!(usage(personality).lines().count(), 24);
+        }
+    }
+
+    /// A slip of the finger finds its flag.
+    #[test]
+    fn nearest_names() {
+        assert_eq!(nearest("listen-client-url"), "listen-client-urls");
+        assert_eq!(nearest("experimental-max-learners"), "max-learners");
+        assert_eq!(nearest("dta-dir"), "data-dir");
+    }
+}

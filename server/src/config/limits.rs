@@ -1,0 +1,12 @@
+//! Limits of the configuration.
+
+/// Letters of an unknown name that are compared with known ones.
+pub const FLAG_NAME_CHARS_MAX: usize = 64;
+/// Stores in one process, `default` included.
+pub const KEYSPACES_MAX: usize = 64;
+/// Bytes of a configuration file.
+pub const CONFIG_FILE_BYTES_MAX: usize = 1024 * 1024;
+/// Letters of a keyspace's name, which is also the name of a directory.
+pub const KEYSPACE_NAME_CHARS_MAX: usize = 63;
+/// Threads that serve.
+pub const SHARDS_MAX: u64 = 256;
