@@ -22,6 +22,7 @@ pub mod mailbox;
 pub mod net;
 mod real;
 pub mod select;
+pub mod sim;
 pub mod time;
 
 #[cfg(test)]
