@@ -13,6 +13,12 @@ pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
 /// and lengths of header and request. A proposal is measured with it, so that the same request is
 /// too large here and there.
 pub const PROPOSAL_OVERHEAD_BYTES: usize = 18;
+/// Keys one step of a read looks at, at most: about 200 µs.
+pub const RANGE_STEP_KEYS_MAX: usize = 1000;
+/// Bytes one step of a read hands out before it ends.
+pub const RANGE_STEP_BYTES_MAX: usize = 1024 * 1024;
+/// Keys in the first message of a `RangeStream`.
+pub const RANGE_STREAM_FIRST_KEYS: usize = 10;
 // mvcc
 /// Hashes of past compactions that `HashKV` can still answer. Source: contract 12.6.
 pub const COMPACTION_HASHES_KEPT: usize = 10;

@@ -42,6 +42,12 @@ impl Lease {
     pub fn keys(&self) -> impl ExactSizeIterator<Item = &Bytes> {
         self.keys.iter()
     }
+
+    /// Whether the key hangs on it.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.keys.contains(key)
+    }
 }
 
 impl LeaseTable {

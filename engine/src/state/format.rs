@@ -254,6 +254,11 @@ impl<'a> Fields<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
+    /// An `i32`.
+    pub(super) fn i32(&mut self) -> Result<i32, String> {
+        self.array().map(i32::from_le_bytes)
+    }
+
     /// A `u64`.
     pub(super) fn u64(&mut self) -> Result<u64, String> {
         self.array().map(u64::from_le_bytes)

@@ -1,0 +1,172 @@
+//! A range in steps.
+//!
+//! ```text
+//!             step                    step                  step
+//!   Walking ────────► Walking ... ──────────► Emptying ... ──────► Done
+//!     │ keys of the range, counted and kept      │ sorted keys leave
+//!     └─ keys in key order leave at once
+//! ```
+
+use std::ops::ControlFlow;
+
+use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse, ResponseHeader};
+use ringbolt_proto::mvccpb::KeyValue;
+
+use super::collect::Collector;
+use crate::error::Reason;
+use crate::limits::{RANGE_STEP_BYTES_MAX, RANGE_STEP_KEYS_MAX};
+use crate::mvcc::{KeyRange, Mvcc};
+use crate::state::{Pin, State};
+use crate::types::Revision;
+
+/// How much one step may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Keys it looks at, and keys it hands out, at most.
+    pub keys: usize,
+    /// Bytes of keys and values it hands out; the key that exceeds it is the last of the step.
+    pub bytes: usize,
+}
+
+impl Budget {
+    /// One step of a read that shares its core with writes: about 200 µs.
+    pub const STEP: Budget = Budget { keys: RANGE_STEP_KEYS_MAX, bytes: RANGE_STEP_BYTES_MAX };
+    /// Everything at once.
+    pub const UNLIMITED: Budget = Budget { keys: usize::MAX, bytes: usize::MAX };
+}
+
+/// What a step brought.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// Key-values, possibly none, and there is more to do.
+    More(Vec<KeyValue>),
+    /// The end: header (revision only), count, more, and the last key-values.
+    Last(RangeResponse),
+}
+
+/// A range that is being read. It belongs to one request and lives on the keyspace's home shard.
+///
+/// Concatenating the key-values of all steps gives the answer. A cursor made by
+/// [`RangeCursor::unary`] holds back the removal of compacted versions until it is dropped, so it
+/// must be stepped to its end without waiting for the client in between.
+#[derive(Debug)]
+pub struct RangeCursor {
+    at: Revision,
+    header: Revision,
+    /// What is still to be walked.
+    rest: Option<KeyRange>,
+    collector: Collector,
+    count: u64,
+    is_counted: bool,
+    count_only: bool,
+    pin: Option<Pin>,
+}
+
+impl RangeCursor {
+    /// Opens a unary `Range` that was validated.
+    ///
+    /// *Errors*: [`Reason::FutureRevision`], [`Reason::Compacted`].
+    pub fn unary(state: &State, request: &RangeRequest) -> Result<RangeCursor, Reason> {
+        let at = state.mvcc.check_revision(request.revision)?;
+        let mut cursor = RangeCursor::at(&state.mvcc, at, state.mvcc.revision(), request);
+        cursor.pin = Some(state.pin());
+        Ok(cursor)
+    }
+
+    /// Opens a cursor at a readable revision.
+    pub(in crate::state) fn at(
+        mvcc: &Mvcc,
+        at: Revision,
+        header: Revision,
+        request: &RangeRequest,
+    ) -> RangeCursor {
+        let range = KeyRange::from_wire(&request.key, &request.range_end);
+        // The newest state counts a range in its index; an older one has to be walked.
+        let is_counted = at >= mvcc.revision();
+        let count = if is_counted { mvcc.count(&range, at) } else { 0 };
+        let needs_walk = !is_counted || (!request.count_only && count > 0);
+        RangeCursor {
+            at,
+            header,
+            rest: needs_walk.then_some(range),
+            collector: Collector::new(request),
+            count,
+            is_counted,
+            count_only: request.count_only,
+            pin: None,
+        }
+    }
+
+    /// Keeps key order whatever the request says.
+    pub(super) fn in_key_order(mut self) -> RangeCursor {
+        self.collector = self.collector.in_key_order();
+        self
+    }
+
+    /// Does the next portion of work.
+    ///
+    /// *Errors*: [`Reason::Compacted`] if the revision was compacted meanwhile and this cursor does
+    /// not pin it.
+    pub fn step(&mut self, state: &State, budget: Budget) -> Result<Step, Reason> {
+        if self.pin.is_none() && self.at < state.mvcc.compacted() {
+            return Err(Reason::Compacted);
+        }
+        Ok(self.walk(&state.mvcc, budget))
+    }
+
+    /// As [`RangeCursor::step`], at a revision that cannot go away.
+    pub(super) fn walk(&mut self, mvcc: &Mvcc, budget: Budget) -> Step {
+        if let Some(range) = self.rest.take() {
+            self.rest = self.visit(mvcc, range, budget);
+            if self.rest.is_some() {
+                let can_leave = self.collector.is_in_key_order();
+                return Step::More(if can_leave {
+                    self.collector.take(usize::MAX)
+                } else {
+                    vec![]
+                });
+            }
+        }
+        let more = self.collector.more() && !self.count_only;
+        let kvs = self.collector.take(budget.keys);
+        if !self.collector.is_drained() {
+            return Step::More(kvs);
+        }
+        self.pin = None;
+        let header = Some(ResponseHeader { revision: self.header.0, ..ResponseHeader::default() });
+        let count = i64::try_from(self.count).expect("keys in memory are fewer than 2^63");
+        Step::Last(RangeResponse { header, kvs, more, count })
+    }
+
+    /// Walks over some of `range` and gives what is left of it.
+    fn visit(&mut self, mvcc: &Mvcc, range: KeyRange, budget: Budget) -> Option<KeyRange> {
+        let mut seen_keys = 0_usize;
+        let mut seen_bytes = 0_usize;
+        let mut behind = None;
+        mvcc.visit(&range, self.at, &mut |version| {
+            if seen_keys == budget.keys || seen_bytes >= budget.bytes {
+                // Not looked at yet: the next step begins with it.
+                behind = Some(version.key.clone());
+                return ControlFlow::Break(());
+            }
+            seen_keys += 1;
+            if !self.is_counted {
+                self.count += 1;
+            }
+            if self.count_only || self.collector.is_full() {
+                return self.go_on();
+            }
+            seen_bytes += version.key.len() + version.value.len();
+            match self.collector.push(&version) {
+                ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                ControlFlow::Break(()) => self.go_on(),
+            }
+        });
+        behind.map(|start| KeyRange { start, end: range.end })
+    }
+
+    /// Nothing more is wanted; the walk goes on only to count.
+    fn go_on(&self) -> ControlFlow<()> {
+        if self.is_counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
