@@ -32,3 +32,39 @@ pub const WATCH_RINGS_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const WATCH_HISTORY_EVENTS_MAX: usize = 1000;
 /// Events one catch-up step looks at, before the revision that completes it.
 pub const WATCH_HISTORY_SCAN_MAX: usize = 2000;
+// wal
+
+/// Batches of one log in flight at most; more entries gather until one completes.
+pub const WAL_BATCHES_IN_FLIGHT_MAX: usize = 4;
+/// Bytes of records a batch gathers at most. One larger record makes a batch of its own.
+pub const WAL_BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one record's data at most, whatever the configuration says.
+pub const WAL_RECORD_BYTES_MAX: usize = 512 * 1024 * 1024;
+/// Size of the first segments of a log.
+pub const WAL_SEGMENT_BYTES_FIRST: u64 = 4 * 1024 * 1024;
+/// Size segments grow to.
+pub const WAL_SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Segments one log may have: as many as a mark slot names.
+pub const WAL_SEGMENTS_MAX: usize = 240;
+/// Unused segments kept zeroed: the next one and the reserve for what gives space back.
+pub const WAL_SEGMENTS_SPARE: usize = 2;
+/// Bytes of a checkpoint's file name in the log at most.
+pub const WAL_CHECKPOINT_NAME_BYTES_MAX: usize = 255;
+/// Wait between two attempts to zero a segment when the disk is full.
+pub const WAL_ZERO_RETRY_MS: u64 = 1_000;
+/// Shortest time between two marks of an idle log.
+pub const WAL_MARK_IDLE_MS: u64 = 1_000;
+/// How long an open waits for the lock of a process that has just died.
+pub const WAL_LOCK_WAIT_MS: u64 = 10_000;
+/// Pause between two attempts to take the lock.
+pub const WAL_LOCK_RETRY_MS: u64 = 50;
+/// Revisions reserved ahead at a time.
+pub const REVISIONS_RESERVED_BLOCK: i64 = 1 << 20;
+/// Entries kept for slow followers below a checkpoint.
+pub const WAL_CATCH_UP_ENTRIES: u64 = 5_000;
+/// Bytes of segments kept for slow followers below a checkpoint at most.
+pub const WAL_CATCH_UP_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+const _: () = assert!(WAL_SEGMENT_BYTES_FIRST <= WAL_SEGMENT_BYTES_MAX);
+const _: () = assert!(WAL_BATCH_BYTES_MAX as u64 + 2 * 4096 <= WAL_SEGMENT_BYTES_FIRST);
+const _: () = assert!(WAL_SEGMENTS_SPARE >= 2);

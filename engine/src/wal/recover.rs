@@ -1,0 +1,453 @@
+//! Making, opening and repairing a log (W6).
+//!
+//! ```text
+//! lock ─► read the mark ─► scan every listed segment ─► walk the chain
+//!      ─► acknowledged and bad: refuse, nothing changed
+//!      ─► otherwise: flush what was read ─► mark (new epoch, list) ─► start of a fresh segment
+//! ```
+//!
+//! The tail of the old segment is never written again: the start of the fresh one names the last
+//! batch that exists. Only a log that was closed in order goes on in the segment it ended in.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringbolt_io::bulk::{BulkWriter, zero_file};
+use ringbolt_io::{AlignedBuffer, Durability, Io, MonoTime, OpenHow};
+
+use crate::corruption::Corruption;
+use crate::limits::WAL_LOCK_WAIT_MS;
+use crate::types::{RaftIndex, Revision};
+use crate::wal::format::{
+    BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, HEADER_BYTES, Start, batch_size, peek,
+};
+use crate::wal::log::{Constant, Log};
+use crate::wal::mark::{Listed, MARK_FILE, Mark, MarkFile, fresh};
+use crate::wal::replay::{Content, replay};
+use crate::wal::scan::{Scan, Walk, scan, walk};
+use crate::wal::segment::{Free, Segment, file_name, lock, number_of, open_file};
+use crate::wal::types::{Cut, Identity, Mode, OpenError, Recovered, WalConfig};
+
+/// End of the name of a file whose writing was not finished.
+const PARTIAL: &str = ".partial";
+/// Where Linux tells which boot this is.
+const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What to do about damage below the watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Refuse to open.
+    Refuse,
+    /// Cut there, and say so in the mark.
+    Accept,
+}
+
+/// An opened log.
+pub(super) struct Opened {
+    pub log: Log,
+    pub marks: MarkFile,
+    pub recovered: Recovered,
+}
+
+/// Whether `directory` holds a log.
+pub(super) async fn exists(io: &Io, directory: &Path) -> Result<bool, OpenError> {
+    let path = directory.join(MARK_FILE);
+    let size = io.disk().size(&path).await.map_err(failed(&path))?;
+    Ok(size.is_some())
+}
+
+/// Makes an empty log. The mark file comes last and whole: without it there is no log.
+pub(super) async fn create(
+    io: &Io,
+    directory: &Path,
+    identity: Identity,
+    config: &WalConfig,
+) -> Result<(), OpenError> {
+    let disk = io.disk();
+    if exists(io, directory).await? {
+        return Err(OpenError::Exists(directory.to_path_buf()));
+    }
+    disk.create_dir_all(directory).await.map_err(failed(directory))?;
+    if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        disk.sync_dir(parent).await.map_err(failed(parent))?;
+    }
+    clear_unfinished(io, directory).await?;
+    let mut segments = Vec::new();
+    if config.mode != Mode::Memory {
+        let size = config.segment_bytes_first.max(segment_bytes_min(config));
+        let path = directory.join(file_name(1));
+        zero_file(io, &path, size).await.map_err(failed(&path))?;
+        let blocks = u32::try_from(size / BLOCK_BYTES as u64).expect("below 16 TiB");
+        segments.push(Listed { number: 1, blocks, salt: io.random_u64() });
+    }
+    let mark = Mark {
+        serial: 0,
+        epoch: 0,
+        log_id: io.random_u64(),
+        identity,
+        incarnation: 0,
+        boot_id: [0; 16],
+        mode: config.mode,
+        clean: false,
+        shortened: false,
+        ceiling: Revision(0),
+        watermark: 0,
+        end_sequence: 0,
+        end_offset: 0,
+        spare: 0,
+        segments,
+    };
+    let path = directory.join(MARK_FILE);
+    let mut writer = BulkWriter::create(io, &path).await.map_err(failed(&path))?;
+    writer.write(&fresh(&mark)).await.map_err(failed(&path))?;
+    writer.finish().await.map_err(failed(&path))?;
+    Ok(())
+}
+
+/// Removes what an unfinished `create` left. Segments with batches and no mark file are a log whose
+/// mark was lost: they are kept.
+async fn clear_unfinished(io: &Io, directory: &Path) -> Result<(), OpenError> {
+    for name in io.disk().read_dir(directory).await.map_err(failed(directory))? {
+        let path = directory.join(&name);
+        if number_of(&name).is_some() {
+            let file = io.disk().open(&path, OpenHow::READ).await.map_err(failed(&path))?;
+            let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
+            buffer.set_len(result.map_err(failed(&path))?);
+            if buffer.len() >= HEADER_BYTES && peek(&buffer).is_ok() {
+                let mark = directory.join(MARK_FILE);
+                let found = format!("no file, though {name} holds a log");
+                return Err(Corruption::new(&mark, 0, "a mark file", found).into());
+            }
+            io.disk().remove(&path).await.map_err(failed(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens a log and recovers what it holds.
+pub(super) async fn open(
+    io: &Io,
+    directory: &Path,
+    config: WalConfig,
+    loss: Loss,
+) -> Result<Opened, OpenError> {
+    if !exists(io, directory).await? {
+        return Err(OpenError::Missing(directory.to_path_buf()));
+    }
+    let until = io.now() + Duration::from_millis(WAL_LOCK_WAIT_MS);
+    let path = directory.join(MARK_FILE);
+    // The mark file decides for all: direct where the file system takes it, else buffered (W8).
+    let file = io.disk().open(&path, OpenHow::LOG).await.map_err(failed(&path))?;
+    let direct = file.is_direct();
+    lock(io, &file, &path, until).await?;
+    let (mut marks, mark) = MarkFile::read(file, &path).await?;
+    if config.mode == Mode::Memory && !mark.segments.is_empty() {
+        return Err(OpenError::Mode(directory.to_path_buf()));
+    }
+    let boot_id = match config.boot_id {
+        Some(boot_id) => boot_id,
+        None => boot_id(io).await,
+    };
+    let constant = Constant {
+        log_id: mark.log_id,
+        epoch: mark.epoch + 1,
+        identity: mark.identity,
+        incarnation: mark.incarnation + 1,
+        boot_id,
+        direct,
+        segment_bytes_min: segment_bytes_min(&config),
+    };
+    let mut log = Log::new(config, constant, &mark);
+    if log.config.mode == Mode::Memory {
+        marks.write_both(&log.mark(0, None)).await.map_err(failed(&path))?;
+        let recovered = recovered(&mark, &log, Content::default(), None);
+        return Ok(Opened { log, marks, recovered });
+    }
+    let mut scans = scan_listed(io, directory, &mark, direct, until, loss).await?;
+    let walk = walk(&mut scans, &mark);
+    refuse_loss(&walk, &mark, loss)?;
+    log.shortened |= is_short(&walk, &mark);
+    let content = replay(&scans, &walk)?;
+    for scan in &scans {
+        // What was read may so far live only in the device's cache.
+        if let Some(file) = &scan.file {
+            file.sync().await.map_err(failed(&scan.path))?;
+        }
+    }
+    let cut = cut(&mark, &walk);
+    let place = Place { io, directory, until };
+    go_on(&place, &mut log, &mut marks, &mark, (scans, walk), &content).await?;
+    let recovered = recovered(&mark, &log, content, cut);
+    Ok(Opened { log, marks, recovered })
+}
+
+/// Whether acknowledged batches are missing.
+fn is_short(walk: &Walk, mark: &Mark) -> bool {
+    let last = walk.end.map_or(0, |(sequence, _)| sequence);
+    last < walk.watermark || (mark.clean && last != mark.end_sequence)
+}
+
+fn refuse_loss(walk: &Walk, mark: &Mark, loss: Loss) -> Result<(), OpenError> {
+    if loss == Loss::Refuse && is_short(walk, mark) {
+        return Err(walk.stop.clone().into());
+    }
+    Ok(())
+}
+
+fn cut(mark: &Mark, walk: &Walk) -> Option<Cut> {
+    let gone = walk.torn && !mark.clean;
+    gone.then(|| Cut {
+        file: walk.stop.file.clone(),
+        offset: walk.stop.offset,
+        sequence: walk.end.map_or(0, |(sequence, _)| sequence),
+        found: walk.stop.found.clone(),
+    })
+}
+
+fn recovered(mark: &Mark, log: &Log, content: Content, cut: Option<Cut>) -> Recovered {
+    Recovered {
+        hard_state: content.hard_state,
+        entries: content.entries,
+        checkpoint: content.checkpoint,
+        clean: mark.clean,
+        boot_id: log.constant.boot_id,
+        previous_boot_id: mark.boot_id,
+        previous_mode: mark.mode,
+        revision_ceiling: mark.ceiling,
+        identity: mark.identity,
+        incarnation: log.constant.incarnation,
+        shortened: log.shortened,
+        cut,
+    }
+}
+
+/// Opens, locks and scans the listed segments.
+async fn scan_listed(
+    io: &Io,
+    directory: &Path,
+    mark: &Mark,
+    direct: bool,
+    until: MonoTime,
+    loss: Loss,
+) -> Result<Vec<Scan>, OpenError> {
+    let mut scans = Vec::with_capacity(mark.segments.len());
+    let spare = usize::try_from(mark.spare).unwrap_or(usize::MAX);
+    for (at, listed) in mark.segments.iter().enumerate() {
+        let path = directory.join(file_name(listed.number));
+        let wanted = u64::from(listed.blocks) * BLOCK_BYTES as u64;
+        let size = io.disk().size(&path).await.map_err(failed(&path))?;
+        if size != Some(wanted) {
+            if loss == Loss::Accept {
+                scans.push(Scan::missing(*listed, path));
+                continue;
+            }
+            let found = size.map_or("no file".into(), |size| format!("{size} bytes"));
+            let wanted = format!("a segment of {wanted} bytes");
+            return Err(Corruption::new(&path, 0, wanted, found).into());
+        }
+        let file = open_file(io, &path, direct).await?;
+        lock(io, &file, &path, until).await?;
+        // A log that was closed in order has nothing behind its end.
+        let behind_end = mark.segments.len() - at;
+        let end = match behind_end.checked_sub(spare + 1) {
+            None if mark.clean => Some(0),
+            Some(0) if mark.clean => Some(mark.end_offset),
+            _ => None,
+        };
+        scans.push(scan(*listed, &path, &file, mark.log_id, end).await?);
+    }
+    Ok(scans)
+}
+
+/// Where a recovery works.
+struct Place<'a> {
+    io: &'a Io,
+    directory: &'a Path,
+    until: MonoTime,
+}
+
+/// Makes the log ready to append: in place after a clean stop, else in a fresh segment.
+async fn go_on(
+    place: &Place<'_>,
+    log: &mut Log,
+    marks: &mut MarkFile,
+    mark: &Mark,
+    (scans, walk): (Vec<Scan>, Walk),
+    content: &Content,
+) -> Result<(), OpenError> {
+    let (sequence, chain) = walk.end.unwrap_or((0, 0));
+    let ended_at = walk.accepted.iter().rposition(|count| *count > 0);
+    let last_index = content.last_index();
+    log.restore_end(sequence, chain);
+    let mut unused = Vec::new();
+    for (at, scan) in scans.into_iter().enumerate() {
+        let size = scan.size();
+        let (number, count) = (scan.listed.number, walk.accepted[at]);
+        let kept = ended_at.is_some_and(|end| at <= end);
+        if !kept {
+            unused.push(Free { number, size });
+            continue;
+        }
+        let offset = scan.size_of(count);
+        let segment = kept_segment(scan, count, log);
+        log.sealed_bytes += size;
+        log.offset = offset;
+        log.sealed.push_back(segment);
+    }
+    let in_place = mark.clean && !log.shortened && !log.sealed.is_empty();
+    if in_place {
+        log.active = log.sealed.pop_back();
+        log.sealed_bytes -= log.active.as_ref().map_or(0, |active| active.size);
+    }
+    log.restore(content.hard_state, content.checkpoint.as_ref(), last_index);
+    find_free(place, log, unused).await?;
+    if in_place {
+        let path = marks.path().to_path_buf();
+        marks.write_both(&log.mark(0, None)).await.map_err(failed(&path))?;
+    } else {
+        begin_fresh(place, log, marks).await?;
+    }
+    log.marked = log.durable;
+    Ok(())
+}
+
+/// A scanned segment of which the first `count` batches are part of the log.
+fn kept_segment(scan: Scan, count: usize, log: &mut Log) -> Segment {
+    let size = scan.size();
+    let batches = scan.batches.iter().take(count);
+    let mut segment = Segment {
+        number: scan.listed.number,
+        salt: scan.listed.salt,
+        size,
+        file: scan.file.clone().expect("a segment with batches was read"),
+        path: scan.path.clone(),
+        first_sequence: 0,
+        last_sequence: 0,
+        first_index: 0,
+        max_index: 0,
+    };
+    for (offset, batch) in batches {
+        if segment.first_sequence == 0 {
+            segment.first_sequence = batch.header.sequence;
+        }
+        segment.last_sequence = batch.header.sequence;
+        for index in batch.indexes() {
+            segment.note_index(index);
+        }
+        let position = log.sealed_bytes + offset + batch.size as u64;
+        log.sample(segment.max_index, position);
+    }
+    segment
+}
+
+/// Collects the segment files that are not part of the log; unfinished ones are removed.
+async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Result<(), OpenError> {
+    let disk = place.io.disk();
+    let directory = place.directory;
+    let mut unused: Vec<Free> = unused;
+    for name in disk.read_dir(directory).await.map_err(failed(directory))? {
+        let path = directory.join(&name);
+        if let Some(whole) = name.strip_suffix(PARTIAL) {
+            if number_of(whole).is_some() || whole == MARK_FILE {
+                disk.remove(&path).await.map_err(failed(&path))?;
+            }
+            continue;
+        }
+        let Some(number) = number_of(&name) else { continue };
+        log.next_number = log.next_number.max(number + 1);
+        let listed = log.sealed.iter().chain(&log.active).any(|kept| kept.number == number);
+        if listed || unused.iter().any(|free| free.number == number) {
+            continue;
+        }
+        let size = disk.size(&path).await.map_err(failed(&path))?.unwrap_or(0);
+        unused.push(Free { number, size });
+    }
+    for free in unused {
+        let whole = free.size.is_multiple_of(BLOCK_BYTES as u64);
+        if whole && free.size >= log.constant.segment_bytes_min {
+            log.free.push_back(free);
+        } else {
+            let path = directory.join(file_name(free.number));
+            if disk.size(&path).await.map_err(failed(&path))?.is_some() {
+                disk.remove(&path).await.map_err(failed(&path))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Seals what there is and begins a fresh segment. Its start is durable when this returns.
+async fn begin_fresh(
+    place: &Place<'_>,
+    log: &mut Log,
+    marks: &mut MarkFile,
+) -> Result<(), OpenError> {
+    let (io, directory) = (place.io, place.directory);
+    let free = match log.free.pop_front() {
+        Some(free) => free,
+        None => {
+            let (number, size) = (log.next_number, log.zero_size());
+            log.next_number += 1;
+            let path = directory.join(file_name(number));
+            zero_file(io, &path, size).await.map_err(failed(&path))?;
+            Free { number, size }
+        }
+    };
+    let path = directory.join(file_name(free.number));
+    let file = open_file(io, &path, log.constant.direct).await?;
+    lock(io, &file, &path, place.until).await?;
+    let start = log.sealed.back().map_or(Start::default(), |before| Start {
+        previous: u64::from(before.number),
+        salt: before.salt,
+        sequence: log.last_sequence,
+        chain: log.chain,
+    });
+    log.active = Some(Segment::fresh(io, free, file.clone(), path.clone()));
+    log.offset = 0;
+    let mark_path = marks.path().to_path_buf();
+    marks.write_both(&log.mark(0, None)).await.map_err(failed(&mark_path))?;
+    let mut buffer = AlignedBuffer::zeroed(BLOCK_BYTES);
+    let records = log.start_records(start);
+    log.write_batch(&records, &mut buffer);
+    file.write_at(buffer, 0, Durability::Disk).await.0.map_err(failed(&path))?;
+    log.restore_end(log.last_sequence, log.chain);
+    log.offset = BLOCK_BYTES as u64;
+    marks.write_both(&log.mark(0, None)).await.map_err(failed(&mark_path))
+}
+
+/// The least size of a segment: its start and the largest entry.
+fn segment_bytes_min(config: &WalConfig) -> u64 {
+    (BLOCK_BYTES + batch_size(ENTRY_OVERHEAD_BYTES + config.entry_bytes_max)) as u64
+}
+
+/// Which boot of the machine this is. Where nobody tells, each open counts as another boot: that
+/// errs on the side of having lost something.
+async fn boot_id(io: &Io) -> [u8; 16] {
+    if let Ok(file) = io.disk().open(Path::new(BOOT_ID_FILE), OpenHow::READ).await {
+        let (result, buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
+        if let Some(id) = result.ok().and_then(|count| parse_boot_id(&buffer[..count])) {
+            return id;
+        }
+    }
+    (u128::from(io.random_u64()) << 64 | u128::from(io.random_u64())).to_le_bytes()
+}
+
+fn parse_boot_id(text: &[u8]) -> Option<[u8; 16]> {
+    let text = std::str::from_utf8(text).ok()?.trim().replace('-', "");
+    let id = u128::from_str_radix(&text, 16).ok()?;
+    (text.len() == 32).then_some(id.to_be_bytes())
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError + use<> {
+    let file: PathBuf = path.to_path_buf();
+    move |source| OpenError::Io { file, source }
+}
+
+impl Content {
+    /// The last index the log knows of.
+    fn last_index(&self) -> u64 {
+        let entry = self.entries.last().map_or(0, |entry| entry.index.0);
+        let checkpoint = self.checkpoint.as_ref().map_or(RaftIndex(0), |named| named.index);
+        entry.max(checkpoint.0)
+    }
+}

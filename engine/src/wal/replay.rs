@@ -1,0 +1,101 @@
+//! From the batches of a log to its content: hard state, entries, checkpoint.
+
+use crate::corruption::Corruption;
+use crate::types::RaftIndex;
+use crate::wal::format::{Decoded, Record};
+use crate::wal::scan::{Scan, Walk};
+use crate::wal::types::{Checkpoint, Entry, HardState, OpenError};
+
+/// What a log holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    pub hard_state: HardState,
+    pub entries: Vec<Entry>,
+    pub checkpoint: Option<Checkpoint>,
+}
+
+impl Decoded {
+    /// The indexes of its entries, in order.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u64> + '_ {
+        self.records.iter().filter_map(|record| match record {
+            Record::Entry(entry) => Some(entry.index.0),
+            _ => None,
+        })
+    }
+}
+
+/// Replays the accepted batches in order.
+///
+/// # Errors
+/// `Corrupt` when an entry does not follow from what came before it: its batch is intact, so it was
+/// written so.
+pub(super) fn replay(scans: &[Scan], walk: &Walk) -> Result<Content, OpenError> {
+    let mut content = Content::default();
+    for (scan, accepted) in scans.iter().zip(&walk.accepted) {
+        for (offset, batch) in scan.batches.iter().take(*accepted) {
+            content.hard_state = batch.header.hard_state;
+            for record in &batch.records {
+                let taken = match record {
+                    Record::Entry(entry) => content.take_entry(entry),
+                    Record::Checkpoint(checkpoint) => {
+                        content.take_checkpoint(checkpoint);
+                        Ok(())
+                    }
+                    Record::Start(_) => Ok(()),
+                };
+                taken.map_err(|(expected, found)| {
+                    Corruption::new(&scan.path, *offset, expected, found)
+                })?;
+            }
+        }
+    }
+    if let (Some(first), Some(named)) = (content.entries.first(), &content.checkpoint) {
+        if first.index.0 > named.index.0 + 1 {
+            let stop = &walk.stop;
+            let expected = format!("entry {} after the checkpoint", named.index.0 + 1);
+            let found = format!("entry {}", first.index.0);
+            return Err(Corruption::new(&stop.file, 0, expected, found).into());
+        }
+    }
+    let last = content.entries.last().map(|entry| entry.index);
+    let named = content.checkpoint.as_ref().map(|checkpoint| checkpoint.index);
+    let last = last.max(named).unwrap_or_default();
+    content.hard_state.commit = content.hard_state.commit.min(last);
+    Ok(content)
+}
+
+impl Content {
+    /// An entry replaces everything at its index and above.
+    fn take_entry(&mut self, entry: &Entry) -> Result<(), (String, String)> {
+        if let Some(first) = self.entries.first() {
+            let kept = entry.index.0.saturating_sub(first.index.0);
+            self.entries.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
+        }
+        if let Some(last) = self.entries.last() {
+            if entry.index != last.index.next() {
+                return Err((
+                    format!("entry {}", last.index.0 + 1),
+                    format!("entry {}", entry.index.0),
+                ));
+            }
+        }
+        self.entries.push(entry.clone());
+        Ok(())
+    }
+
+    /// A checkpoint beyond the last entry, or of another history, leaves no entry standing.
+    fn take_checkpoint(&mut self, checkpoint: &Checkpoint) {
+        let RaftIndex(index) = checkpoint.index;
+        let first = self.entries.first().map_or(u64::MAX, |entry| entry.index.0);
+        let at = index.checked_sub(first).and_then(|at| usize::try_from(at).ok());
+        let same = match at {
+            Some(at) => self.entries.get(at).is_some_and(|entry| entry.term == checkpoint.term),
+            // Everything kept lies above the checkpoint: what it covers was released before.
+            None => true,
+        };
+        if !same {
+            self.entries.clear();
+        }
+        self.checkpoint = Some(checkpoint.clone());
+    }
+}
