@@ -24,6 +24,7 @@ mod real;
 pub mod select;
 pub mod sim;
 pub mod time;
+pub mod uring;
 
 #[cfg(test)]
 mod tests;

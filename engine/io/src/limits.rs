@@ -33,3 +33,20 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 pub const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 /// Wait before a Unix socket whose backlog was full is tried again: no event tells of room.
 pub const CONNECT_RETRY: Duration = Duration::from_millis(1);
+
+/// Submissions a ring takes before it has to enter the kernel in the middle of a turn.
+pub const RING_SUBMISSIONS: u32 = 1024;
+/// Completions a ring holds before the kernel keeps them on a list of its own.
+pub const RING_COMPLETIONS: u32 = 8192;
+/// Buffers a ring lends to the kernel for reads of streams; a power of two.
+pub const RING_BUFFERS: u16 = 256;
+/// Bytes of each: most requests fit, and a shard's buffers stay within a usual L2 cache.
+pub const RING_BUFFER_BYTES: usize = 8 * 1024;
+/// Bytes a stream of a ring may hold unread before its reads stop. One turn may exceed it by what
+/// the lent buffers hold.
+pub const INBOX_BYTES_MAX: usize = 2 * READ_BYTES_MAX;
+/// Connections a listener of a ring may have taken that nobody has asked for yet.
+pub const ARRIVED_MAX: usize = 64;
+
+const _: () = assert!(RING_BUFFERS.is_power_of_two());
+const _: () = assert!(RING_COMPLETIONS as usize > 4 * RING_BUFFERS as usize);

@@ -16,10 +16,12 @@ pub struct Bell {
 impl Bell {
     /// Rings; wakes the waiter.
     pub fn ring(&self) {
-        if !self.rung.replace(true) {
-            if let Some(waiter) = self.waiter.borrow_mut().take() {
-                waiter.wake();
-            }
+        if self.rung.replace(true) {
+            return;
+        }
+        let waiter = self.waiter.borrow_mut().take();
+        if let Some(waiter) = waiter {
+            waiter.wake();
         }
     }
 

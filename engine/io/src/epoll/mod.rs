@@ -25,7 +25,7 @@ use crate::real::clock::{self, Seeded};
 use crate::real::files::{self, Outcome, SharedFile};
 use crate::real::handles::Handles;
 use crate::real::pool::{Answer, Answers, Pool};
-use crate::real::sockets::listen;
+use crate::real::sockets::{Waits, listen, unknown};
 use crate::real::wake::WakeLine;
 use crate::time::{MonoTime, WallTime};
 
@@ -156,7 +156,7 @@ impl Driver for Epoll {
     }
 
     fn listen(&self, address: &Address, how: &ListenHow) -> io::Result<(HandleId, Address)> {
-        let bound = listen(address, how)?;
+        let bound = listen(address, how, Waits::No)?;
         let address = bound.address.clone();
         let handle = self.state.borrow_mut().add_listener(bound)?;
         Ok((handle, address))
@@ -308,8 +308,4 @@ fn whole_milliseconds(wait: Timespec) -> Timespec {
         tv_sec: wait.tv_sec.saturating_add(milliseconds / 1000),
         tv_nsec: milliseconds % 1000 * 1_000_000,
     }
-}
-
-fn unknown() -> io::Error {
-    Errno::BADF.into()
 }

@@ -15,11 +15,14 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use socket2::Socket;
 
-use super::{Entry, State, WAKE_DATA, unknown};
+use super::{Entry, State, WAKE_DATA};
 use crate::driver::{Done, HandleId, Token};
 use crate::limits::SEND_SLICES_MAX;
 use crate::net::{Address, Peer};
-use crate::real::sockets::{Bound, SocketFile, new_socket, socket_address, welcome};
+use crate::real::sockets::{
+    Bound, SocketFile, Waits, cancelled, is_of_one_connection, new_socket, socket_address, unknown,
+    welcome,
+};
 
 /// A connected socket.
 pub(super) struct Streaming {
@@ -168,7 +171,7 @@ impl State {
     // ---- connecting ----
 
     pub(super) fn connect(&mut self, token: Token, address: &Address) {
-        let socket = match new_socket(address) {
+        let socket = match new_socket(address, Waits::No) {
             Ok(socket) => socket,
             Err(error) => return self.answer(token, Done::Connected(Err(error))),
         };
@@ -379,14 +382,4 @@ fn accept_once(listener: &Listening) -> io::Result<(Socket, Peer)> {
     let (socket, _) = listener.socket.accept4(flags)?;
     let peer = welcome(&socket, &listener.address);
     Ok((socket, peer))
-}
-
-/// Errors that concern a connection that has gone before it was accepted (`accept(2)`).
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO))
-}
-
-/// The error of an op that was asked to end, or whose handle was closed.
-fn cancelled() -> io::Error {
-    io::Error::from_raw_os_error(libc::ECANCELED)
 }

@@ -17,6 +17,14 @@ use crate::net::{Address, ListenHow, Peer};
 const KEEPALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(TCP_KEEPALIVE).with_interval(TCP_KEEPALIVE);
 
+/// Whether system calls on a socket may wait. Under epoll they must not; io_uring waits by itself,
+/// and gives up at once (EAGAIN) where a socket says that it must not wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Yes,
+    No,
+}
+
 /// A bound and listening socket.
 pub(crate) struct Bound {
     pub(crate) socket: Socket,
@@ -45,19 +53,17 @@ impl SocketFile {
     pub(crate) fn remove(&self) {
         let ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|now| (now.dev(), now.ino()) == (self.device, self.inode));
-        if ours {
-            if let Err(error) = fs::remove_file(&self.path) {
-                let path = self.path.display();
-                tracing::warn!(%error, %path, "failed to remove a socket file");
-            }
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            let path = self.path.display();
+            tracing::warn!(%error, %path, "failed to remove a socket file");
         }
     }
 }
 
-/// Binds a listener. Non-blocking, close-on-exec.
-pub(crate) fn listen(address: &Address, how: &ListenHow) -> io::Result<Bound> {
+/// Binds a listener.
+pub(crate) fn listen(address: &Address, how: &ListenHow, waits: Waits) -> io::Result<Bound> {
     let target = socket_address(address)?;
-    let socket = new_socket(address)?;
+    let socket = new_socket(address, waits)?;
     match address {
         Address::Tcp(_) => {
             if how.reuse_port {
@@ -129,15 +135,19 @@ fn is_stale(target: &SockAddr) -> bool {
     probe.connect(target).is_err_and(|error| error.kind() == refused)
 }
 
-/// A stream socket for `address`: non-blocking, close-on-exec, without Nagle's delay and with
+/// A stream socket for `address`: close-on-exec, without Nagle's delay and with
 /// keep-alive probes (15 s, as Go's net package, so as etcd). A listener passes both on to what it
 /// accepts (`tcp(7)`).
-pub(crate) fn new_socket(address: &Address) -> io::Result<Socket> {
+pub(crate) fn new_socket(address: &Address, waits: Waits) -> io::Result<Socket> {
     let domain = match address {
         Address::Tcp(address) => Domain::for_address(*address),
         Address::Unix(_) | Address::Abstract(_) => Domain::UNIX,
     };
-    let socket = Socket::new(domain, Type::STREAM.nonblocking(), None)?;
+    let kind = match waits {
+        Waits::Yes => Type::STREAM,
+        Waits::No => Type::STREAM.nonblocking(),
+    };
+    let socket = Socket::new(domain, kind, None)?;
     if let Address::Tcp(_) = address {
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_keepalive(&KEEPALIVE)?;
@@ -204,4 +214,19 @@ fn credentials(socket: BorrowedFd<'_>) -> Option<(i32, u32, u32)> {
         (code, found.assume_init())
     };
     (code == 0).then_some((found.pid, found.uid, found.gid))
+}
+
+/// Errors that concern a connection that has gone before it was accepted (`accept(2)`).
+pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO))
+}
+
+/// The error of an op that was asked to end, or whose handle was closed.
+pub(crate) fn cancelled() -> io::Error {
+    io::Error::from_raw_os_error(libc::ECANCELED)
+}
+
+/// The error of an op on a handle that is not open.
+pub(crate) fn unknown() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
 }

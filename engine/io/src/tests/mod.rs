@@ -1,6 +1,7 @@
 //! One suite over every driver of the real world: what a task sees must not depend on the driver.
 
 mod files;
+mod refusal;
 mod shards;
 mod sockets;
 
@@ -16,7 +17,7 @@ const SEED: u64 = 0x5eed;
 
 /// The drivers that run here.
 fn engines() -> Vec<Engine> {
-    vec![Engine::Epoll]
+    vec![Engine::Epoll, Engine::Uring]
 }
 
 /// Runs a test once over each driver, each on a thread of its own with a directory of its own.
