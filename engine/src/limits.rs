@@ -19,9 +19,12 @@ pub const RANGE_STEP_KEYS_MAX: usize = 1000;
 pub const RANGE_STEP_BYTES_MAX: usize = 1024 * 1024;
 /// Keys in the first message of a `RangeStream`.
 pub const RANGE_STREAM_FIRST_KEYS: usize = 10;
+
 // mvcc
 /// Hashes of past compactions that `HashKV` can still answer. Source: contract 12.6.
 pub const COMPACTION_HASHES_KEPT: usize = 10;
+/// Compactions whose removal waits for its turn; further ones are joined.
+pub const COMPACTIONS_WAITING_MAX: usize = 16;
 /// Batches a watch group's ring keeps at most; a watcher further behind reads the revision log.
 pub const WATCH_RING_BATCHES_MAX: usize = 1024;
 /// Bytes a watch group's ring keeps at most (one batch may be larger).

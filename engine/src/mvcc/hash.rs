@@ -16,7 +16,6 @@ use crate::limits::COMPACTION_HASHES_KEPT;
 use crate::{Reason, Revision};
 
 use super::Mvcc;
-use super::range::KeyRange;
 use super::view::{EventRef, HashKv, Kind};
 
 /// The name of etcd's bucket of versions; it seeds the hash.
@@ -105,7 +104,7 @@ impl Mvcc {
     ///
     /// Errors: `FutureRevision`, `Compacted`. Source: contract 12.5, 12.6.
     pub fn hash_kv(&self, revision: i64) -> Result<HashKv, Reason> {
-        if let Some(hash) = self.remembered().find(revision) {
+        if let Some(hash) = self.compaction.remembered.find(revision) {
             return Ok(hash);
         }
         let compacted = self.compacted();
@@ -115,7 +114,7 @@ impl Mvcc {
             asked if asked > 0 && asked < compacted.0 => return Err(Reason::Compacted),
             asked => Revision(asked),
         };
-        let keeps_any = self.count(&KeyRange::everything(), at) > 0;
+        let keeps_any = self.any_live(at);
         let mut hasher = Hasher::new(compacted, at, keeps_any);
         for event in self.events(Revision(0)).take_while(|event| event.main <= at) {
             if self.is_kept(&event, compacted) {

@@ -3,17 +3,27 @@
 //! Knows no leases beyond their number, no watchers, no clock and no disk: the same calls in the
 //! same order give the same store on every member.
 
+mod arena;
+mod compaction;
 mod format;
 mod hash;
+mod keys;
+mod log;
+#[cfg(test)]
 mod model;
+mod owned;
 mod range;
+mod store;
 mod stream;
+mod tree;
 mod view;
+mod write;
 
-pub use model::{Mvcc, Write};
 pub use range::{End, KeyRange};
+pub use store::Mvcc;
 pub use stream::{ExportCursor, Importer};
 pub use view::{EventRef, HashKv, Kind, Values, VersionRef};
+pub use write::Write;
 
 #[cfg(test)]
 mod tests;

@@ -171,9 +171,8 @@ impl Importer {
         if record.main < compacted && record.kind == Kind::Delete {
             return flaw("deletion below the compacted revision");
         }
-        self.mvcc.check_follows(record, compacted).or_else(flaw)?;
+        self.mvcc.load(record, compacted).or_else(flaw)?;
         self.at = Some(place);
-        self.mvcc.load(record);
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! The contract's rules of revisions, versions and compaction on small stores.
 
+mod random;
+
 use bytes::Bytes;
 
 use super::*;
