@@ -1,6 +1,7 @@
 //! The server: listeners, HTTP/2, gRPC, the services and their configuration.
 
 pub mod config;
+pub mod connection;
 pub mod grpc;
 pub mod http2;
 pub mod limits;

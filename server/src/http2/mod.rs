@@ -12,7 +12,7 @@
 
 pub mod flood;
 pub mod frame;
-mod hash;
+pub mod hash;
 pub mod head;
 pub mod hpack;
 mod keepalive;

@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::limits::{COPIED_PAYLOAD_BYTES_MAX, OUTPUT_SLICES_MAX};
 
 /// Room made for small pieces at once.
-const TAIL_BYTES: usize = 8 * 1024;
+const TAIL_BYTES: usize = 4 * 1024;
 
 /// Encoded output, in order.
 #[derive(Debug, Default)]

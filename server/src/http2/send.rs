@@ -140,20 +140,6 @@ impl Http2 {
         }
     }
 
-    /// Opens a stream's window so that `size` bytes fit into it, for a message known to come.
-    pub fn expect(&mut self, id: StreamId, size: usize) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        let wanted = i64::try_from(size).unwrap_or(i64::MAX).min(i64::from(i32::MAX));
-        let missing = wanted - stream.receive_window - i64::from(stream.unreturned);
-        if !stream.remote_open || missing <= 0 {
-            return;
-        }
-        let increment = missing + i64::from(std::mem::take(&mut stream.unreturned));
-        stream.receive_window += increment;
-        let increment = u32::try_from(increment).expect("a window has 31 bits");
-        self.output.small(|out| frame::put_window_update(out, id, increment));
-    }
-
     /// Begins a graceful end: the client is told to open no more streams, and those that it opened
     /// before it heard are served.
     pub fn shut_down(&mut self) {

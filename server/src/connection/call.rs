@@ -1,0 +1,316 @@
+//! A call as services see it.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use ringbolt_io::MonoTime;
+use ringbolt_proto::method::Method;
+
+use super::PeerInfo;
+use super::link::{Link, Slot, end_block};
+use crate::grpc::framing::prefix;
+use crate::grpc::{Code, Request, Status, respond};
+use crate::http2::{ErrorCode, Gone};
+
+/// Largest message we send. Source: etcd 0.9 of the contract.
+const ANSWER_BYTES_MAX: usize = 0x7fff_ffff;
+
+/// One RPC.
+pub struct Call {
+    /// Which.
+    pub method: &'static Method,
+    /// What its headers say.
+    pub metadata: Metadata,
+    /// When its caller stops waiting. The connection ends the call then by itself.
+    pub deadline: Option<MonoTime>,
+    /// Who calls.
+    pub peer: Rc<PeerInfo>,
+    /// What the caller sends.
+    pub requests: Requests,
+    /// Where the answer goes.
+    pub responder: Responder,
+}
+
+/// The metadata of a call. Cheap to clone.
+#[derive(Clone)]
+pub struct Metadata(Rc<Request>);
+
+/// The messages of a call, in order.
+pub struct Requests {
+    link: Rc<Link>,
+    slot: Rc<Slot>,
+}
+
+/// Where a call is answered. Dropping it without an answer ends the call with `Internal`.
+pub struct Responder {
+    link: Rc<Link>,
+    slot: Rc<Slot>,
+}
+
+impl Call {
+    pub(super) fn new(link: &Rc<Link>, slot: &Rc<Slot>, method: &'static Method) -> Call {
+        Call {
+            method,
+            metadata: Metadata(slot.request.clone()),
+            deadline: slot.deadline.get(),
+            peer: link.peer.clone(),
+            requests: Requests { link: link.clone(), slot: slot.clone() },
+            responder: Responder { link: link.clone(), slot: slot.clone() },
+        }
+    }
+}
+
+impl Metadata {
+    /// The first value of a field, by its lower-case name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.head.get(name).map(|value| &value[..])
+    }
+
+    /// The same as text; `None` also when it is no UTF-8.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// The authentication token: `token`, else `authorization` without its "Bearer ".
+    /// Source: etcd 0.6 of the contract.
+    #[must_use]
+    pub fn token(&self) -> Option<&str> {
+        self.text("token").or_else(|| {
+            let value = self.text("authorization")?;
+            Some(value.strip_prefix("Bearer ").unwrap_or(value))
+        })
+    }
+
+    /// The caller wants an error instead of waiting where there is no leader.
+    #[must_use]
+    pub fn requires_leader(&self) -> bool {
+        self.get("hasleader") == Some(b"true")
+    }
+}
+
+impl Requests {
+    /// The next message if it is here already.
+    pub fn try_next(&mut self) -> Option<Result<Bytes, Status>> {
+        self.link.take(&self.slot)
+    }
+
+    /// Waits for the next message; `None` when the client has sent all. A call that is gone gives
+    /// an error.
+    pub async fn next(&mut self) -> Option<Result<Bytes, Status>> {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// As `next`, for hand-written futures.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
+        if let Some(message) = self.link.take(&self.slot) {
+            return Poll::Ready(Some(message));
+        }
+        if self.slot.inbox.borrow().ended {
+            return Poll::Ready(None);
+        }
+        if let Some(code) = self.slot.gone.get() {
+            return Poll::Ready(Some(Err(gone_status(code))));
+        }
+        self.slot.waiters.borrow_mut().next = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Responder {
+    /// Answers a unary call.
+    pub fn unary(self, answer: Result<Bytes, Status>) {
+        let message = match answer {
+            Ok(message) if message.len() <= ANSWER_BYTES_MAX => message,
+            Ok(message) => return self.finish(too_large(message.len())),
+            Err(status) => return self.finish(status),
+        };
+        if self.link.remove(&self.slot, Code::Ok) {
+            let id = self.slot.id;
+            let trailers = respond::trailers(&Status::OK);
+            let mut http = self.link.http.borrow_mut();
+            if !self.slot.answering.replace(true) {
+                let headers = respond::headers(self.slot.request.content_type());
+                let _ = http.send_block(id, headers, false);
+            }
+            // A stream that closed meanwhile needs no answer.
+            let _ = http
+                .send_data(id, &prefix(message.len()), message, false)
+                .and_then(|()| http.send_block(id, trailers, true));
+            drop(http);
+            self.link.output.ring();
+        }
+    }
+
+    /// Answers a unary call with a message of `total_len` bytes that is made piece by piece: `next`
+    /// is asked for more only when flow control has room, and must give exactly `total_len` bytes.
+    ///
+    /// # Errors
+    /// The client went before it had everything.
+    pub async fn unary_chunks(
+        self,
+        total_len: usize,
+        mut next: impl AsyncFnMut() -> Option<Bytes>,
+    ) -> Result<(), Gone> {
+        if total_len > ANSWER_BYTES_MAX {
+            self.finish(too_large(total_len));
+            return Ok(());
+        }
+        let mut head: &[u8] = &prefix(total_len);
+        let mut left = total_len;
+        loop {
+            // Receipt: room in the stream's queue.
+            self.ready().await?;
+            let Some(chunk) = (if left > 0 { next().await } else { None }) else { break };
+            let rest = left.checked_sub(chunk.len());
+            left = rest.expect("a chunked answer gives no more bytes than it announced");
+            self.send_payload(head, chunk)?;
+            head = &[];
+        }
+        assert_eq!(left, 0, "a chunked answer gives all the bytes it announced");
+        if !head.is_empty() {
+            self.send_payload(head, Bytes::new())?;
+        }
+        self.finish(Status::OK);
+        Ok(())
+    }
+
+    /// Sends one message of a stream once there is room for it.
+    ///
+    /// # Errors
+    /// The call is gone.
+    pub async fn send(&mut self, message: Bytes) -> Result<(), Gone> {
+        // Receipt: room in the stream's queue.
+        self.ready().await?;
+        self.send_now(message)
+    }
+
+    /// Waits until the stream's queue has room.
+    ///
+    /// # Errors
+    /// The call is gone.
+    pub async fn ready(&self) -> Result<(), Gone> {
+        std::future::poll_fn(|context| self.poll_ready(context)).await
+    }
+
+    /// As `ready`, for hand-written futures.
+    pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if self.is_gone() {
+            return Poll::Ready(Err(Gone));
+        }
+        if self.has_room() {
+            return Poll::Ready(Ok(()));
+        }
+        self.slot.waiters.borrow_mut().room = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Whether a message may be sent now without growing the stream's queue past its bound.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.link.http.borrow_mut().has_room(self.slot.id)
+    }
+
+    /// Sends one message of a stream, room or not: ask [`Responder::has_room`] first.
+    ///
+    /// # Errors
+    /// The call is gone.
+    pub fn send_now(&mut self, message: Bytes) -> Result<(), Gone> {
+        assert!(message.len() <= ANSWER_BYTES_MAX, "a stream message has 31 bits of length");
+        self.send_payload(&prefix(message.len()), message)
+    }
+
+    /// Sends the response headers before there is a first message.
+    ///
+    /// # Errors
+    /// The call is gone.
+    pub fn send_headers(&mut self) -> Result<(), Gone> {
+        self.send_payload(&[], Bytes::new())
+    }
+
+    /// Ends the call.
+    pub fn finish(self, status: Status) {
+        self.end(&status);
+    }
+
+    /// Whether nobody waits for the answer any more: reset, connection lost, or deadline passed.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.slot.gone.get().is_some()
+    }
+
+    /// Why the call is gone: `Canceled` or `DeadlineExceeded`, as metrics count it.
+    #[must_use]
+    pub fn gone_because(&self) -> Option<Code> {
+        self.slot.gone.get()
+    }
+
+    /// Waits until the call is gone. One waiter per call.
+    pub async fn gone(&self) {
+        std::future::poll_fn(|context| self.poll_gone(context)).await;
+    }
+
+    /// As `gone`, for hand-written futures.
+    pub fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_gone() {
+            return Poll::Ready(());
+        }
+        self.slot.waiters.borrow_mut().gone = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn send_payload(&self, head: &[u8], bytes: Bytes) -> Result<(), Gone> {
+        if self.is_gone() {
+            return Err(Gone);
+        }
+        let id = self.slot.id;
+        let mut http = self.link.http.borrow_mut();
+        if !self.slot.answering.replace(true) {
+            http.send_block(id, respond::headers(self.slot.request.content_type()), false)?;
+        }
+        http.send_data(id, head, bytes, false)?;
+        drop(http);
+        self.link.output.ring();
+        Ok(())
+    }
+
+    fn end(&self, status: &Status) {
+        if self.link.remove(&self.slot, status.code) {
+            // A stream of no messages that ends well still has headers, then trailers.
+            let mut http = self.link.http.borrow_mut();
+            let id = self.slot.id;
+            if status.code == Code::Ok && !self.slot.answering.replace(true) {
+                let headers = respond::headers(self.slot.request.content_type());
+                let _ = http.send_block(id, headers, false);
+            }
+            // A stream that closed meanwhile needs no status.
+            if http.send_block(id, end_block(&self.slot, status), true).is_err() {
+                http.reset(id, ErrorCode::CANCEL);
+            }
+            drop(http);
+            self.link.output.ring();
+        }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if !self.is_gone() {
+            self.end(&Status::new(Code::Internal, "the call was dropped without an answer"));
+        }
+    }
+}
+
+fn too_large(size: usize) -> Status {
+    let text = format!("trying to send message larger than max ({size} vs. {ANSWER_BYTES_MAX})");
+    Status::new(Code::ResourceExhausted, text)
+}
+
+fn gone_status(code: Code) -> Status {
+    match code {
+        Code::DeadlineExceeded => Status::deadline_exceeded(),
+        _ => Status::new(Code::Canceled, "context canceled"),
+    }
+}
