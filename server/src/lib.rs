@@ -5,3 +5,4 @@ pub mod connection;
 pub mod grpc;
 pub mod http2;
 pub mod limits;
+pub mod log;

@@ -20,6 +20,7 @@ pub mod limits;
 pub mod local;
 pub mod mailbox;
 pub mod net;
+pub mod process;
 mod real;
 pub mod select;
 pub mod sim;
