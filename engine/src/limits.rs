@@ -1,9 +1,46 @@
 //! Every limit of the engine. Each module adds its own here.
 
+use std::time::Duration;
+
 /// Proposals that wait for a turn at most; more are refused with `TooManyRequests`.
 pub const PROPOSALS_WAITING_MAX: usize = 16 * 1024;
+/// Proposals beyond that which the replica itself may make: lease ends and alarms never starve.
+pub const PROPOSALS_RESERVED: usize = 1024;
+/// Reads that wait for a read point at most; more are refused with `TooManyRequests`.
+pub const READS_WAITING_MAX: usize = 32 * 1024;
 /// Entries one turn takes from the queue at most.
 pub const TURN_ENTRIES_MAX: usize = 4096;
+/// Bytes of commands one turn takes from the queue, before the one that completes it.
+pub const TURN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Steps of consensus in one turn.
+pub const TURN_STEPS_MAX: usize = 16;
+/// Time one turn applies for, before it lets others run.
+pub const TURN_TIME_MAX: Duration = Duration::from_micros(500);
+/// Entries applied between two looks at the clock.
+pub const TURN_CLOCK_ENTRIES: usize = 16;
+/// How long a proposal or read waits inside, beside two election timeouts. Source: semantics 0.8.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Heartbeat intervals between two looks at what waits too long, where no ticks are needed.
+pub const IDLE_TICKS: u32 = 5;
+/// How often leases that end are looked for. Source: semantics 8.5.
+pub const LEASE_TICK: Duration = Duration::from_millis(500);
+/// Revocations of ended leases in flight at most. Source: semantics 8.5.
+pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 16;
+/// Time one slice of physical removal takes, at most by about one part of it.
+pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(150);
+/// Records one part of a slice looks at.
+pub const COMPACTION_STEPS: usize = 64;
+/// Records one slice looks at in all.
+pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 4096;
+/// Slices between two pauses of physical removal, and how long a pause is.
+pub const COMPACTION_SLICES_PER_PAUSE: u32 = 16;
+/// See `COMPACTION_SLICES_PER_PAUSE`.
+pub const COMPACTION_PAUSE: Duration = Duration::from_millis(1);
+/// Bytes of log after which a checkpoint starts, unless the state is larger.
+pub const CHECKPOINT_LOG_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
+const _: () = assert!(READS_WAITING_MAX <= ringbolt_consensus::READS_WAITING_MAX);
+const _: () = assert!(LEASE_REVOKES_IN_FLIGHT_MAX < PROPOSALS_RESERVED);
 
 /// The longest time to live a lease can be granted. Unit: seconds. etcd's number.
 pub const LEASE_TTL_S_MAX: i64 = 9_000_000_000;

@@ -30,6 +30,7 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub use limits::READS_WAITING_MAX;
 pub use node::Node;
 pub use types::{
     Change, ChangeKind, Config, Effects, Entry, EntryKind, HardState, Held, Inputs, Membership,

@@ -93,6 +93,7 @@ impl Node {
         }
         effects.proposed = self.propose(inputs.proposals);
         effects.change_taken = inputs.change.is_some_and(|change| self.propose_change(&change));
+        self.reads.forget(inputs.reads_forgotten);
         self.reads.wait(inputs.reads);
         self.ask_for_read_point(&mut effects);
         if self.raw.has_ready() {

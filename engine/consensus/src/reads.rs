@@ -29,6 +29,14 @@ impl Reads {
         assert!(self.waiting.len() <= READS_WAITING_MAX, "reads are bounded by the caller");
     }
 
+    /// Lets go of reads with names up to `name`.
+    pub(crate) fn forget(&mut self, name: u64) {
+        self.waiting.retain(|read| *read > name);
+        if let Some(asked) = &mut self.asked {
+            asked.reads.retain(|read| *read > name);
+        }
+    }
+
     /// Whether a question should be asked now.
     pub(crate) fn wants_to_ask(&self) -> bool {
         self.asked.is_none() && !self.waiting.is_empty()

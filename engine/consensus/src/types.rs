@@ -150,8 +150,10 @@ pub struct Inputs {
     pub persisted: Option<u64>,
     /// Every entry up to this index is applied.
     pub applied: Option<u64>,
-    /// Names of reads that want a read point.
+    /// Names of reads that want a read point. Names ascend.
     pub reads: Vec<u64>,
+    /// Reads with names up to this one want none any more.
+    pub reads_forgotten: u64,
     /// Asks for an election now.
     pub campaign: bool,
 }

@@ -1,0 +1,187 @@
+//! Open and close: from what is stored to a replica that serves, and back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use ringbolt_consensus::{Config, HardState, Membership, Node, Stored};
+use ringbolt_io::Io;
+use ringbolt_io::local::Bell;
+
+use super::config::{Mode, OpenError, ReplicaConfig};
+use super::leases::Leases;
+use super::life::Life;
+use super::log::Log;
+use super::{Core, Identity, Replica, View};
+use crate::error::Error;
+use crate::lease::ttl_min_s;
+use crate::state::members::{bootstrap_member_id, cluster_id};
+use crate::state::{Command, Member, Members, State, StateConfig};
+use crate::types::MemberId;
+
+/// The term before the first election, as if a bootstrap had written it: the first leader is at 2,
+/// as with etcd.
+const FIRST_TERM: u64 = 1;
+
+impl Replica {
+    /// Opens the keyspace of `config` and starts its tasks. When it returns, this member leads (it
+    /// is the sole voter), everything acknowledged before is applied, and the fence, if one is
+    /// needed, too (R6).
+    ///
+    /// # Errors
+    /// Why it cannot be opened; nothing was changed that an earlier release could not read.
+    pub async fn open(io: Io, config: ReplicaConfig) -> Result<Rc<Replica>, OpenError> {
+        if config.mode != Mode::Memory {
+            return Err(OpenError::Config("only the memory mode has a log so far".to_string()));
+        }
+        let identity = first_identity(&config);
+        let stored = Stored {
+            hard_state: HardState { term: FIRST_TERM, vote: 0, commit: 0 },
+            membership: Membership::of_voters(&[identity.member_id.0]),
+            ..Stored::default()
+        };
+        let state = State::new(state_config(&config));
+        let replica = Replica::join(io, config, identity, stored, Log::memory(), state)?;
+        replica.spawn_tasks();
+        replica.bell.ring();
+        replica.begin().await?;
+        Ok(replica)
+    }
+
+    fn join(
+        io: Io,
+        config: ReplicaConfig,
+        identity: Identity,
+        stored: Stored,
+        log: Log,
+        state: State,
+    ) -> Result<Rc<Replica>, OpenError> {
+        let node_config = Config {
+            id: identity.member_id.0,
+            election_ticks: config.election_ticks,
+            heartbeat_ticks: 1,
+            pre_vote: true,
+            seed: io.random_u64(),
+        };
+        let applied = stored.base;
+        let node = Node::new(node_config, stored).map_err(OpenError::Config)?;
+        let core = Core {
+            node,
+            log: Some(log),
+            writes: VecDeque::new(),
+            to_apply: VecDeque::new(),
+            applied: applied.0,
+            applied_term: applied.1,
+            ticks: 0,
+            campaign: true,
+        };
+        let leases = Leases::new(config.request_timeout());
+        Ok(Rc::new(Replica {
+            io,
+            config,
+            identity,
+            bell: Rc::new(Bell::default()),
+            queue: RefCell::default(),
+            reads: RefCell::default(),
+            core: RefCell::new(core),
+            state: RefCell::new(state),
+            leases: RefCell::new(leases),
+            hooks: RefCell::default(),
+            view: Cell::new(View::default()),
+            life: Life::new(),
+            drained: Bell::default(),
+            compaction: super::tasks::Compaction::default(),
+            handles: RefCell::default(),
+        }))
+    }
+
+    /// What a member that starts says first: who it is, where clients reach it, and the version.
+    async fn begin(&self) -> Result<(), OpenError> {
+        // Everything stored is applied before anything is asked of the state.
+        self.propose_first(Command::Nothing).await?;
+        for command in self.introduction() {
+            self.propose_first(command).await?;
+        }
+        self.life.serve();
+        Ok(())
+    }
+
+    async fn propose_first(&self, command: Command) -> Result<(), OpenError> {
+        let receipt = self.submit_own(command);
+        let answer = match receipt {
+            Ok(receipt) => receipt.await.unwrap_or(Err(Error::Stop)),
+            Err(error) => Err(error),
+        };
+        answer.map(|_| ()).map_err(|error| {
+            let cause = self.life.failure();
+            OpenError::Failed(cause.unwrap_or_else(|| format!("the first command: {error:?}")))
+        })
+    }
+
+    fn introduction(&self) -> Vec<Command> {
+        let state = self.state.borrow();
+        let id = self.identity.member_id;
+        let config = &self.config;
+        let mut commands = Vec::new();
+        if state.members.is_empty() {
+            let peer_urls = config.peer_urls.clone();
+            let raft_id = id.0;
+            commands.push(Command::first_member(Member {
+                id,
+                raft_id,
+                peer_urls,
+                ..Member::default()
+            }));
+        }
+        let is_known = state.members.get(id).is_some_and(|member| {
+            member.name == config.name && member.client_urls == config.client_urls
+        });
+        if !is_known {
+            let (name, client_urls) = (config.name.clone(), config.client_urls.clone());
+            commands.push(Command::MemberAttributes { member: id, name, client_urls });
+        }
+        if state.cluster_version != config.cluster_version() {
+            commands.push(Command::ClusterVersion(config.cluster_version()));
+        }
+        commands
+    }
+
+    /// Closes in order: no new requests, every proposal answered, the log marked clean. Waits at
+    /// most the request timeout for proposals in flight.
+    pub async fn close(&self) {
+        self.life.close();
+        let drain = async {
+            while self.queue.borrow().len() > 0 && !self.life.has_failed() {
+                self.drained.heard().await;
+            }
+        };
+        let _ = self.io.timeout(self.config.request_timeout(), drain).await;
+        let handles = std::mem::take(&mut *self.handles.borrow_mut());
+        for handle in &handles {
+            handle.abort();
+        }
+        let log = self.core.borrow_mut().log.take();
+        if let Some(log) = log {
+            log.close().await;
+        }
+        self.queue.borrow_mut().fail_all(&Error::Stop);
+        self.reads.borrow_mut().fail_all(&Error::Stop);
+    }
+}
+
+/// The ids of a fresh store. Source: etcd, semantics 10.2.
+fn first_identity(config: &ReplicaConfig) -> Identity {
+    let member_id: MemberId = bootstrap_member_id(&config.peer_urls, &config.cluster_token);
+    Identity { cluster_id: cluster_id(&[member_id]), member_id }
+}
+
+/// A fresh state begins without members: who belongs to the cluster is its first command.
+fn state_config(config: &ReplicaConfig) -> StateConfig {
+    StateConfig {
+        max_txn_ops: config.max_txn_ops,
+        max_request_bytes: config.max_request_bytes,
+        quota_bytes: config.quota_bytes,
+        min_lease_ttl_s: ttl_min_s(config.election_timeout()),
+        members: Members::default(),
+    }
+}

@@ -1,0 +1,113 @@
+//! Proposals on their way: waiting for a turn, then in the log, then answered.
+//!
+//! ```text
+//! submit ──► waiting ──turn: drain──► in flight ──apply──► answered
+//!               └── deadline passed: dropped, nothing happened
+//! ```
+//!
+//! Q1: at most `PROPOSALS_WAITING_MAX` proposals are anywhere on this way, plus a reserve for what
+//! the replica itself proposes (lease ends, alarms), so that clients never starve it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use ringbolt_io::MonoTime;
+use ringbolt_io::local::Promise;
+
+use super::stage::StageTimes;
+use crate::error::Error;
+use crate::state::{Command, Reply};
+
+/// A moment no clock reaches: the deadline of what the replica proposes for itself.
+pub(super) const NEVER: MonoTime = MonoTime(u64::MAX);
+
+/// The answer to a proposal.
+pub type Answer = Result<Reply, Error>;
+
+/// A proposal nobody has given to consensus yet.
+pub(super) struct Waiting {
+    pub(super) command: Command,
+    pub(super) encoded: Bytes,
+    pub(super) promise: Promise<Answer>,
+    pub(super) queued: MonoTime,
+    /// After this moment it is dropped instead of proposed.
+    pub(super) deadline: MonoTime,
+}
+
+/// A proposal at its place in the log.
+pub(super) struct InFlight {
+    pub(super) index: u64,
+    pub(super) term: u64,
+    pub(super) command: Command,
+    pub(super) deadline: MonoTime,
+    /// `None` once the proposer was told that it takes too long.
+    pub(super) promise: Option<Promise<Answer>>,
+    pub(super) times: StageTimes,
+}
+
+/// All proposals of a replica.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) in_flight: VecDeque<InFlight>,
+}
+
+impl Queue {
+    /// Proposals anywhere on the way.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.in_flight.len()
+    }
+
+    /// The in-flight proposal of the entry (index, term); proposals whose place another leader's
+    /// entry took are told so.
+    pub(super) fn take(&mut self, index: u64, term: u64) -> Option<InFlight> {
+        while let Some(first) = self.in_flight.front() {
+            if first.index > index {
+                return None;
+            }
+            let first = self.in_flight.pop_front().expect("there is a front");
+            if first.index == index && first.term == term {
+                return Some(first);
+            }
+            if let Some(promise) = first.promise {
+                promise.fulfil(Err(crate::Reason::LeaderChanged.into()));
+            }
+        }
+        None
+    }
+
+    /// Answers everything with `error` and forgets it.
+    pub(super) fn fail_all(&mut self, error: &Error) {
+        for waiting in self.waiting.drain(..) {
+            waiting.promise.fulfil(Err(error.clone()));
+        }
+        for flying in self.in_flight.drain(..) {
+            if let Some(promise) = flying.promise {
+                promise.fulfil(Err(error.clone()));
+            }
+        }
+    }
+
+    /// Drops what waits beyond its deadline, and tells proposers in flight since `since` or longer
+    /// that it takes too long. The entries themselves stay proposed. What the replica proposed for
+    /// itself is left alone.
+    pub(super) fn expire(&mut self, now: MonoTime, since: MonoTime) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.deadline > now {
+                self.waiting.push_back(waiting);
+            } else {
+                waiting.promise.fulfil(Err(crate::Reason::DeadlineExceeded.into()));
+            }
+        }
+        for flying in &mut self.in_flight {
+            if flying.times.proposed > since {
+                return;
+            }
+            if flying.deadline != NEVER
+                && let Some(promise) = flying.promise.take()
+            {
+                promise.fulfil(Err(crate::Reason::Timeout.into()));
+            }
+        }
+    }
+}

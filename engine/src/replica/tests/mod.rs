@@ -1,0 +1,4 @@
+//! A replica over the simulated world: what it promises about answers, reads, leases and modes.
+
+mod bench;
+mod memory;
