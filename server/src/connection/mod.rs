@@ -28,7 +28,7 @@ pub use crate::http2::Gone;
 
 use self::link::Link;
 use crate::http2::frame::PREFACE;
-use crate::limits::MESSAGE_SLACK_BYTES;
+use crate::limits::{MESSAGE_SLACK_BYTES, REQUEST_LINE_BYTES_MAX};
 
 /// What answers gRPC calls. One value serves every connection of a keyspace on a shard.
 pub trait Service: 'static {
@@ -89,6 +89,30 @@ pub fn message_bytes_max(max_request_bytes: usize) -> usize {
     max_request_bytes.saturating_add(MESSAGE_SLACK_BYTES)
 }
 
+/// What the first bytes of a connection speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http2,
+    Http1,
+    /// Neither: it is closed without an answer.
+    Unknown,
+}
+
+/// Decides by the HTTP/2 preface or a whole HTTP/1 request line; `None` when more must come.
+fn sniff(received: &[u8]) -> Option<Protocol> {
+    let size = received.len().min(PREFACE.len());
+    if received[..size] == PREFACE[..size] {
+        return (size == PREFACE.len()).then_some(Protocol::Http2);
+    }
+    let line = received.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if line.len() == received.len() && line.len() < REQUEST_LINE_BYTES_MAX {
+        return None;
+    }
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let is_http1 = line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0");
+    Some(if is_http1 { Protocol::Http1 } else { Protocol::Unknown })
+}
+
 /// A handle to one connection. Clones name the same one.
 #[derive(Clone)]
 pub struct Connection {
@@ -106,19 +130,23 @@ impl Connection {
     /// Serves until the connection ends. Spawn it as the connection's task.
     pub async fn serve(self) {
         let mut received = Vec::new();
-        while received.len() < PREFACE.len() && received[..] == PREFACE[..received.len()] {
+        let protocol = loop {
             // Bytes: the first ones decide which protocol this is.
             let (outcome, buffer) = self.stream.read(received).await;
             received = buffer;
             if !matches!(outcome, Ok(size) if size > 0) {
                 return;
             }
-        }
-        let size = received.len().min(PREFACE.len());
-        if received[..size] == PREFACE[..size] {
-            self.serve_http2(Bytes::from(received)).await;
-        } else if let Some(web) = self.link.parts.web.clone() {
-            web.http1(self.stream.clone(), received, self.link.peer.clone()).await;
+            if let Some(protocol) = sniff(&received) {
+                break protocol;
+            }
+        };
+        match (protocol, self.link.parts.web.clone()) {
+            (Protocol::Http2, _) => self.serve_http2(Bytes::from(received)).await,
+            (Protocol::Http1, Some(web)) => {
+                web.http1(self.stream.clone(), received, self.link.peer.clone()).await;
+            }
+            (Protocol::Http1, None) | (Protocol::Unknown, _) => {}
         }
         self.stream.shutdown();
     }
