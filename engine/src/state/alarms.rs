@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn the_alarm_request() {
         let (get, activate, deactivate) = (0, 1, 2);
-        let rows: &[(i32, u64, i32, &[(u64, i32)])] = &[
+        type Row<'a> = (i32, u64, i32, &'a [(u64, i32)]);
+        let rows: &[Row<'_>] = &[
             (get, 0, NONE, &[]),
             (activate, 1, NONE, &[]),
             (activate, 7, NO_SPACE, &[(7, NO_SPACE)]),

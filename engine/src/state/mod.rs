@@ -12,6 +12,7 @@
 
 mod apply;
 mod change;
+mod deletes;
 mod rolling;
 mod txn;
 
@@ -24,6 +25,8 @@ pub mod read;
 pub mod rest;
 pub mod validate;
 
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod script;
 

@@ -16,11 +16,12 @@ use ringbolt_proto::etcdserverpb::compare::{CompareResult, CompareTarget, Target
 use ringbolt_proto::etcdserverpb::request_op::Request;
 use ringbolt_proto::etcdserverpb::response_op::Response;
 use ringbolt_proto::etcdserverpb::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, ResponseHeader, ResponseOp, TxnRequest,
-    TxnResponse,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, ResponseHeader,
+    ResponseOp, TxnRequest, TxnResponse,
 };
 
 use super::change::Change;
+use super::deletes::Deletes;
 use super::read::select;
 use crate::error::Reason;
 use crate::lease::LeaseTable;
@@ -59,35 +60,51 @@ pub(super) fn choose<'a>(mvcc: &Mvcc, request: &'a TxnRequest) -> Taken<'a> {
 /// Step 2. *Errors*, of the first operation that has one: [`Reason::FutureRevision`],
 /// [`Reason::Compacted`], [`Reason::LeaseNotFound`], [`Reason::KeyNotFound`].
 pub(super) fn check(mvcc: &Mvcc, leases: &LeaseTable, taken: &Taken<'_>) -> Result<(), Reason> {
-    check_level(mvcc, leases, taken, &mut Vec::new())
+    let mut deletes = any_keeps(taken).then(Deletes::default);
+    check_level(mvcc, leases, taken, &mut deletes)
 }
 
+/// `deletes` collects what the transaction deletes before the operation that is checked, if any of
+/// its puts keeps something. A delete "from key on" slips through the check for keys written twice
+/// and leaves a later put nothing to keep a value or a lease of.
 fn check_level<'a>(
     mvcc: &Mvcc,
     leases: &LeaseTable,
     taken: &Taken<'a>,
-    open_deletes: &mut Vec<&'a [u8]>,
+    deletes: &mut Option<Deletes<'a>>,
 ) -> Result<(), Reason> {
     for op in &taken.ops {
         match op {
             TakenOp::Range(range) => check_range(mvcc, range)?,
             TakenOp::Put(put) => {
                 check_put(mvcc, leases, put)?;
-                // A delete "from key on" slips through the check for keys written twice. It leaves
-                // such a put nothing to keep a value or a lease of.
-                let is_deleted = open_deletes.iter().any(|start| *start <= put.key.as_ref());
-                if is_deleted && (put.ignore_value || put.ignore_lease) {
+                let is_deleted = deletes.as_ref().is_some_and(|deletes| deletes.contains(&put.key));
+                if keeps(put) && is_deleted {
                     return Err(Reason::KeyNotFound);
                 }
             }
-            TakenOp::DeleteRange(delete) if delete.range_end.as_ref() == [0] => {
-                open_deletes.push(&delete.key);
+            TakenOp::DeleteRange(delete) => {
+                if let Some(deletes) = deletes {
+                    deletes.insert_as_run(&delete.key, &delete.range_end);
+                }
             }
-            TakenOp::DeleteRange(_) => (),
-            TakenOp::Txn(nested) => check_level(mvcc, leases, nested, open_deletes)?,
+            TakenOp::Txn(nested) => check_level(mvcc, leases, nested, deletes)?,
         }
     }
     Ok(())
+}
+
+fn any_keeps(taken: &Taken<'_>) -> bool {
+    taken.ops.iter().any(|op| match op {
+        TakenOp::Put(put) => keeps(put),
+        TakenOp::Txn(nested) => any_keeps(nested),
+        TakenOp::Range(_) | TakenOp::DeleteRange(_) => false,
+    })
+}
+
+/// Whether a put keeps something of the version it replaces.
+fn keeps(put: &PutRequest) -> bool {
+    put.ignore_value || put.ignore_lease
 }
 
 /// A negative revision is below every compacted revision, but -1 is that of a store that was never
@@ -106,8 +123,7 @@ pub(super) fn check_put(mvcc: &Mvcc, leases: &LeaseTable, put: &PutRequest) -> R
     if put.lease != 0 && !leases.contains(LeaseId(put.lease)) {
         return Err(Reason::LeaseNotFound);
     }
-    let keeps = put.ignore_value || put.ignore_lease;
-    if keeps && mvcc.get(&put.key, mvcc.revision()).is_none() {
+    if keeps(put) && mvcc.get(&put.key, mvcc.revision()).is_none() {
         return Err(Reason::KeyNotFound);
     }
     Ok(())
@@ -150,11 +166,7 @@ fn answer_all(taken: &Taken<'_>, answer: impl FnMut(&TakenOp<'_>) -> Response) -
 
 /// `now` is the revision of the state the transaction sees; a range at an older one does not see
 /// what the transaction did, though its header says `now`.
-fn read_range(
-    mvcc: &Mvcc,
-    now: Revision,
-    request: &RangeRequest,
-) -> ringbolt_proto::etcdserverpb::RangeResponse {
+fn read_range(mvcc: &Mvcc, now: Revision, request: &RangeRequest) -> RangeResponse {
     let at = if request.revision > 0 { Revision(request.revision) } else { now };
     select(mvcc, at, now, request)
 }
@@ -174,46 +186,33 @@ fn holds(mvcc: &Mvcc, compare: &Compare) -> bool {
 }
 
 fn holds_for(compare: &Compare, version: Option<&VersionRef<'_>>) -> bool {
+    use CompareTarget as Target;
+    use TargetUnion as Union;
     let union = compare.target_union.as_ref();
-    // The target decides; a member of the union that does not fit it reads as zero.
-    let order = match (CompareTarget::try_from(compare.target), union) {
-        (Ok(CompareTarget::Value), union) => {
+    let order = match Target::try_from(compare.target) {
+        Ok(Target::Value) => {
             let Some(version) = version else { return false };
-            let wanted: &[u8] = match union {
-                Some(TargetUnion::Value(value)) => value,
-                _ => b"",
-            };
+            let wanted: &[u8] = if let Some(Union::Value(value)) = union { value } else { b"" };
             version.value.as_ref().cmp(wanted)
         }
-        (Ok(CompareTarget::Version), union) => {
-            let wanted = match union {
-                Some(TargetUnion::Version(wanted)) => *wanted,
+        Ok(target) => {
+            // The target decides; a member of the union that does not fit it reads as zero.
+            let wanted = match (target, union) {
+                (Target::Version, Some(Union::Version(number)))
+                | (Target::Create, Some(Union::CreateRevision(number)))
+                | (Target::Mod, Some(Union::ModRevision(number)))
+                | (Target::Lease, Some(Union::Lease(number))) => *number,
                 _ => 0,
             };
-            version.map_or(0, |version| version.version).cmp(&wanted)
+            let found = version.map_or(0, |version| match target {
+                Target::Version => version.version,
+                Target::Create => version.create.0,
+                Target::Mod => version.mod_.0,
+                Target::Lease | Target::Value => version.lease.0,
+            });
+            found.cmp(&wanted)
         }
-        (Ok(CompareTarget::Create), union) => {
-            let wanted = match union {
-                Some(TargetUnion::CreateRevision(wanted)) => *wanted,
-                _ => 0,
-            };
-            version.map_or(0, |version| version.create.0).cmp(&wanted)
-        }
-        (Ok(CompareTarget::Mod), union) => {
-            let wanted = match union {
-                Some(TargetUnion::ModRevision(wanted)) => *wanted,
-                _ => 0,
-            };
-            version.map_or(0, |version| version.mod_.0).cmp(&wanted)
-        }
-        (Ok(CompareTarget::Lease), union) => {
-            let wanted = match union {
-                Some(TargetUnion::Lease(wanted)) => *wanted,
-                _ => 0,
-            };
-            version.map_or(0, |version| version.lease.0).cmp(&wanted)
-        }
-        (Err(_), _) => Ordering::Equal,
+        Err(_) => Ordering::Equal,
     };
     match CompareResult::try_from(compare.result) {
         Ok(CompareResult::Equal) => order.is_eq(),

@@ -3,7 +3,7 @@
 //! These checks need only the request. What depends on the store (leases, revisions, existing
 //! keys) is decided at apply.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use prost::Message;
 use ringbolt_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -12,6 +12,7 @@ use ringbolt_proto::etcdserverpb::{
     DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 
+use super::deletes::Deletes;
 use crate::error::Reason;
 use crate::limits::PROPOSAL_OVERHEAD_BYTES;
 
@@ -148,15 +149,7 @@ fn txn_level(request: &TxnRequest, ops_max: usize, limits: &Limits) -> Result<()
 #[derive(Default)]
 struct Written<'a> {
     puts: BTreeSet<&'a [u8]>,
-    /// Disjoint intervals, first key to the key behind them, or to `None` for the key alone.
     deletes: Deletes<'a>,
-}
-
-#[derive(Default)]
-struct Deletes<'a> {
-    points: BTreeSet<&'a [u8]>,
-    /// Start to end of merged, disjoint intervals.
-    intervals: BTreeMap<&'a [u8], &'a [u8]>,
 }
 
 /// The keys a list of operations writes, or [`Reason::DuplicateKey`].
@@ -228,52 +221,7 @@ impl<'a> Written<'a> {
         if other.deletes.len() > self.deletes.len() {
             std::mem::swap(&mut self.deletes, &mut other.deletes);
         }
-        self.deletes.points.extend(other.deletes.points);
-        for (start, end) in other.deletes.intervals {
-            self.deletes.insert(start, end);
-        }
-    }
-}
-
-impl<'a> Deletes<'a> {
-    fn len(&self) -> usize {
-        self.points.len() + self.intervals.len()
-    }
-
-    /// Adds what a delete names; an empty `end` is the single key, an inverted interval nothing.
-    fn insert(&mut self, start: &'a [u8], end: &'a [u8]) {
-        if end.is_empty() {
-            self.points.insert(start);
-            return;
-        }
-        if end <= start {
-            return;
-        }
-        // Merge with every interval that touches [start, end).
-        let (mut start, mut end) = (start, end);
-        while let Some((&found_start, &found_end)) = self.intervals.range(..=end).next_back() {
-            if found_end < start {
-                break;
-            }
-            start = start.min(found_start);
-            end = end.max(found_end);
-            self.intervals.remove(found_start);
-        }
-        self.intervals.insert(start, end);
-    }
-
-    fn contains(&self, key: &[u8]) -> bool {
-        self.points.contains(key)
-            || self.intervals.range(..=key).next_back().is_some_and(|(_, end)| key < *end)
-    }
-
-    /// Whether any of these keys is deleted.
-    fn meet(&self, keys: &BTreeSet<&[u8]>) -> bool {
-        if keys.len() <= self.len() {
-            return keys.iter().any(|key| self.contains(key));
-        }
-        self.points.iter().any(|point| keys.contains(point))
-            || self.intervals.iter().any(|(&start, &end)| keys.range(start..end).next().is_some())
+        self.deletes.extend(other.deletes);
     }
 }
 
