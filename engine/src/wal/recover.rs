@@ -158,6 +158,8 @@ pub(super) async fn open(
         segment_bytes_min: segment_bytes_min(&config),
     };
     let mut log = Log::new(config, constant, &mark);
+    // Written down at once: a second crash before the fence must not forget the loss.
+    log.shortened |= lost_acknowledged(&mark, boot_id);
     if log.config.mode == Mode::Memory {
         marks.write_both(&log.mark(0, None)).await.map_err(failed(&path))?;
         let recovered = recovered(&mark, &log, Content::default(), None);
@@ -179,6 +181,16 @@ pub(super) async fn open(
     go_on(&place, &mut log, &mut marks, &mark, (scans, walk), &content).await?;
     let recovered = recovered(&mark, &log, content, cut);
     Ok(Opened { log, marks, recovered })
+}
+
+/// Whether the mode the log was last open in may have lost acknowledged state since. A log that was
+/// made and never opened has acknowledged nothing.
+fn lost_acknowledged(mark: &Mark, boot_id: [u8; 16]) -> bool {
+    match mark.mode {
+        Mode::Safe => false,
+        Mode::NoFsync => mark.incarnation > 0 && !mark.clean && mark.boot_id != boot_id,
+        Mode::Memory => mark.incarnation > 0,
+    }
 }
 
 /// Whether acknowledged batches are missing.

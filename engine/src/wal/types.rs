@@ -174,7 +174,8 @@ pub struct Recovered {
     pub identity: Identity,
     /// Counts the opens of this log; part of the peer handshake.
     pub incarnation: u64,
-    /// History was shortened by `accept_loss` and no fence has been reported since.
+    /// History was or may have been shortened (by `accept_loss`, by a loss of power in `NoFsync`
+    /// mode, by a restart in memory mode) and no fence has been reported since.
     pub shortened: bool,
     /// The tail that was cut off.
     pub cut: Option<Cut>,
@@ -182,15 +183,11 @@ pub struct Recovered {
 
 impl Recovered {
     /// Whether acknowledged state may be missing: then this member must not vote on the strength
-    /// of what it has, and a sole voter fences its revisions.
+    /// of what it has, and a sole voter fences its revisions. It stays so over further crashes until
+    /// `fenced` is called.
     #[must_use]
     pub fn may_have_lost(&self) -> bool {
-        let unflushed = match self.previous_mode {
-            Mode::Safe => false,
-            Mode::NoFsync => !self.clean && self.boot_id != self.previous_boot_id,
-            Mode::Memory => self.incarnation > 1,
-        };
-        unflushed || self.shortened
+        self.shortened
     }
 }
 
