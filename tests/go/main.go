@@ -3,6 +3,7 @@
 //
 //	client checks -server BINARY [-flags "..."]     every check of checks.go
 //	client crash  -server BINARY -rounds N          kill -9 under a mixed load
+//	client stall  -endpoint URL -pid PID            lists of 1 GB that nobody reads on
 package main
 
 import (
@@ -25,9 +26,14 @@ func main() {
 	unix := flags.Bool("unix", false, "connect over the Unix socket instead of TCP")
 	rounds := flags.Int("rounds", 10, "crash: how many kills")
 	seed := flags.Int64("seed", time.Now().UnixNano(), "crash: seed of the load")
+	endpoint := flags.String("endpoint", "", "stall: a running server")
+	pid := flags.Int("pid", 0, "stall: its process")
 	only := flags.String("only", "", "checks: only those whose name contains this")
 	_ = flags.Parse(os.Args[2:])
 
+	if os.Args[1] == "stall" {
+		os.Exit(runStall(*endpoint, *pid))
+	}
 	dir, err := os.MkdirTemp("", "ringbolt-client")
 	must(err)
 	server := &Server{Binary: *binary, Dir: dir, Port: *port, Unix: *unix, Extra: strings.Fields(*extra)}

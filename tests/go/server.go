@@ -21,12 +21,17 @@ type Server struct {
 	Port   int
 	Unix   bool
 	Extra  []string
+	// Fixed is the endpoint of a server that somebody else runs.
+	Fixed  string
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
 // Endpoint is where clients connect.
 func (s *Server) Endpoint() string {
+	if s.Fixed != "" {
+		return s.Fixed
+	}
 	if s.Unix {
 		return "unix://" + filepath.Join(s.Dir, "sock")
 	}

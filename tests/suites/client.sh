@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The Go client's checks: first against etcd, so that the checks themselves are right, then against
+# this server over TCP and a Unix socket, with each io engine and in each mode.
+set -euo pipefail
+source tests/suites/lib.sh
+peers etcd
+(cd tests/go && go build -o "$WORK/client" .)
+
+run() { # run TITLE BINARY ARGUMENT...
+    echo "-- $1"
+    "$WORK/client" checks -server "$2" -port 24790 "${@:3}"
+}
+
+run "etcd, TCP" "$RINGBOLT_PEERS/bin/etcd"
+run "uring, TCP" "$BIN" -flags --io-engine=uring
+run "epoll, Unix socket" "$BIN" -unix -flags --io-engine=epoll
+run "uring, unsafe-no-fsync, Unix socket" "$BIN" -unix -flags "--io-engine=uring --unsafe-no-fsync"
+run "uring, memory, TCP" "$BIN" -flags "--io-engine=uring --fsync=memory"

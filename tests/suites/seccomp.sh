@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The black-box suites once more where io_uring is refused, as in most containers: `auto` falls back
+# and says so, `uring` is a hard error that names cause and remedy, and everything works.
+set -euo pipefail
+source tests/suites/lib.sh
+peers etcd h2spec
+(cd tests/go && go build -o "$WORK/client" .)
+
+cat >"$WORK/confined" <<S
+#!/bin/sh
+exec perl "$PWD/tests/suites/without-io-uring.pl" "$BIN" "\$@"
+S
+chmod +x "$WORK/confined"
+
+status=0
+"$WORK/confined" --io-engine=uring --data-dir="$WORK/refused" >"$WORK/refused.log" 2>&1 || status=$?
+[ $status = 1 ] || fail "--io-engine=uring ended with $status where io_uring is refused"
+grep -qi seccomp "$WORK/refused.log" || fail "no cause is named: $(cat "$WORK/refused.log")"
+grep -q -- '--io-engine=' "$WORK/refused.log" || fail "no remedy is named: $(cat "$WORK/refused.log")"
+
+BIN=$WORK/confined
+start_server fallback
+grep -q 'epoll' "$WORK/fallback/log" || fail "the log does not say which engine was chosen"
+"$RINGBOLT_PEERS/bin/h2spec" -h 127.0.0.1 -p "$CLIENT_PORT" --timeout 5 | tail -n 3 | tee "$WORK/h2spec.txt"
+grep -q '145 tests, 145 passed' "$WORK/h2spec.txt"
+stop_server
+"$WORK/client" checks -server "$BIN" -port 24790
+"$WORK/client" crash -server "$BIN" -rounds 10 -unix
+OURS=$BIN bash tests/suites/compare.sh
