@@ -24,14 +24,13 @@ func runStall(endpoint string, pid int) int {
 		put(c, fmt.Sprintf("st/%04d", i), value)
 	}
 	before := residentBytes(pid)
-	var held []clientv3.GetStreamClient
+	var held []clientv3.GetStreamChan
 	for range 3 {
 		reader := s.Client()
 		defer reader.Close()
 		stream, err := reader.GetStream(context.Background(), "st/", clientv3.WithPrefix())
 		must(err)
-		_, err = stream.Recv()
-		must(err)
+		<-stream
 		held = append(held, stream)
 	}
 	worst := time.Duration(0)
@@ -48,11 +47,8 @@ func runStall(endpoint string, pid int) int {
 		return 1
 	}
 	count := 0
-	for {
-		response, err := held[0].Recv()
-		if err != nil {
-			break
-		}
+	for response := range held[0] {
+		must(response.Err())
 		count += len(response.RangeResponse.Kvs)
 	}
 	if count < 900 {
