@@ -5,7 +5,7 @@
 BIN=$PWD/target/release/ringbolt
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ringbolt-suite.XXXXXX")
 CLIENT_PORT=${CLIENT_PORT:-23790}
-export ETCDCTL_API=3
+export RINGBOLT_PEERS=${RINGBOLT_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
 SERVER_PID=
 
 cleanup() {
