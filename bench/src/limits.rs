@@ -1,0 +1,12 @@
+//! Every limit of the load generator.
+
+/// Bytes of one read from a socket.
+pub const READ_BYTES: usize = 256 * 1024;
+/// How long a server may take to become ready, in seconds.
+pub const READY_S_MAX: u64 = 120;
+/// How long one answer may take before the run is given up, in seconds.
+pub const ANSWER_S_MAX: u64 = 30;
+/// Latencies are recorded from one microsecond to one minute.
+pub const LATENCY_US_MAX: u64 = 60_000_000;
+/// Keys that a bulk load puts into one transaction.
+pub const BULK_KEYS_PER_TXN: usize = 100;
