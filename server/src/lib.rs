@@ -2,7 +2,10 @@
 
 pub mod config;
 pub mod connection;
+pub mod error;
 pub mod grpc;
 pub mod http2;
 pub mod limits;
 pub mod log;
+pub mod services;
+pub mod version;

@@ -72,3 +72,8 @@ const _: () = assert!(COPIED_PAYLOAD_BYTES_MAX <= FRAME_SENT_BYTES_MAX);
 const _: () = assert!(HEADER_BLOCK_BYTES_MAX >= 2 * FRAME_BYTES_MAX);
 const _: () = assert!(OUTPUT_STOPS_READING_BYTES > OUTPUT_PENDING_BYTES_MAX);
 const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
+
+/// Bytes of events one watch response holds before the revision that completes it.
+pub const WATCH_RESPONSE_BYTES: usize = 64 * 1024;
+/// Watchers of one stream at most; each costs about 300 bytes.
+pub const WATCHERS_PER_STREAM_MAX: usize = 1 << 20;

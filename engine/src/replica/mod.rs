@@ -313,6 +313,12 @@ impl Replica {
         }
     }
 
+    /// The current term. Cheap: every answer's header shows it.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.view.get().term
+    }
+
     /// Whose store this is.
     #[must_use]
     pub fn identity(&self) -> Identity {
