@@ -171,6 +171,17 @@ pub enum Done {
     Woken,
 }
 
+/// Where bulk jobs of a shard run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BulkPlane {
+    /// On the shard, by its own operations.
+    Inline,
+    /// On a plain thread per job.
+    Thread,
+    /// On a thread per job with a glommio executor.
+    Glommio,
+}
+
 /// Wakes a parked driver from any thread; answers its pending `AwaitWake`.
 pub type RemoteWaker = Arc<dyn Fn() + Send + Sync>;
 
@@ -202,4 +213,8 @@ pub trait Driver {
     fn random_u64(&self) -> u64;
     /// A waker that other threads may hold.
     fn waker(&self) -> RemoteWaker;
+    /// Where bulk jobs run.
+    fn bulk_plane(&self) -> BulkPlane {
+        BulkPlane::Inline
+    }
 }

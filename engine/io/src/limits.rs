@@ -50,3 +50,10 @@ pub const ARRIVED_MAX: usize = 64;
 
 const _: () = assert!(RING_BUFFERS.is_power_of_two());
 const _: () = assert!(RING_COMPLETIONS as usize > 4 * RING_BUFFERS as usize);
+
+/// Chunks of one bulk job that are on their way between the shard and the plane.
+pub const BULK_CHUNKS_MAX: usize = 4;
+/// Bytes per second that one bulk job writes at most, so that durable log writes find room.
+pub const BULK_RATE_BYTES_PER_S: u64 = 128 * 1024 * 1024;
+/// Unused rate that a bulk job may catch up with.
+pub const BULK_BURST: Duration = Duration::from_millis(50);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use crate::driver::{Call, Done, Driver, HandleId, Op, RemoteWaker, Reply, Token};
+use crate::driver::{BulkPlane, Call, Done, Driver, HandleId, Op, RemoteWaker, Reply, Token};
 use crate::limits::{CONNECT_RETRY, DISK_THREADS_MAX, EPOLL_EVENTS_MAX};
 use crate::net::{Address, ListenHow};
 use crate::real::clock::{self, Seeded};
@@ -176,6 +176,10 @@ impl Driver for Epoll {
 
     fn waker(&self) -> RemoteWaker {
         self.waker.clone()
+    }
+
+    fn bulk_plane(&self) -> BulkPlane {
+        BulkPlane::Thread
     }
 }
 

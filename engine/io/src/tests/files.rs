@@ -166,6 +166,37 @@ fn bulk_files_round_trip() {
     });
 }
 
+/// A bulk writer that is dropped half-way leaves only its partial file; a bulk reader of a file
+/// that was cut says so.
+#[test]
+fn bulk_jobs_end_half_way() {
+    over_each(|io, directory| async move {
+        let target = directory.join("9.checkpoint");
+        let bytes = vec![5u8; 10 * BULK_CHUNK_BYTES];
+        let mut writer = BulkWriter::create(&io, &target).await.unwrap();
+        writer.write(&bytes).await.unwrap();
+        drop(writer);
+        assert_eq!(io.disk().read_dir(&directory).await.unwrap(), ["9.checkpoint.partial"]);
+        let mut writer = BulkWriter::create(&io, &target).await.unwrap();
+        writer.write(&bytes).await.unwrap();
+        writer.finish().await.unwrap();
+        let mut reader = BulkReader::open(&io, &target).await.unwrap();
+        assert_eq!(reader.next().await.unwrap().unwrap().len(), BULK_CHUNK_BYTES);
+        let file = io.disk().open(&target, OpenHow::CREATE).await.unwrap();
+        file.truncate(7 * BULK_CHUNK_BYTES as u64 + 1).await.unwrap();
+        let error = loop {
+            match reader.next().await {
+                Ok(Some(chunk)) => assert_eq!(chunk.len(), BULK_CHUNK_BYTES),
+                Ok(None) => panic!("the file is shorter than it was"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+        let missing = BulkReader::open(&io, &directory.join("none")).await.err().unwrap();
+        assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));
+    });
+}
+
 /// A zeroed file has its exact size and nothing but zeros, over an older one of that name too.
 #[test]
 fn zero_file_is_exact() {
@@ -201,7 +232,7 @@ impl Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
@@ -220,6 +251,16 @@ fn a_full_disk_is_storage_full() {
         assert_eq!(result.unwrap_err().kind(), ErrorKind::StorageFull);
         let error = zero_file(&io, &mount.path().join("z"), 8 << 20).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert_eq!(io.disk().read_dir(mount.path()).await.unwrap(), ["f"]);
+        let mut writer = BulkWriter::create(&io, &mount.path().join("c")).await.unwrap();
+        let error = loop {
+            if let Err(error) = writer.write(&[1; 1 << 16]).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        while writer.write(&[1; 1 << 16]).await.is_ok() {}
+        writer.discard().await.unwrap();
         assert_eq!(io.disk().read_dir(mount.path()).await.unwrap(), ["f"]);
         let (count, _) = file.read_at(AlignedBuffer::zeroed(1 << 19), 0).await;
         assert_eq!(count.unwrap(), 1 << 19);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use rustix::event::Timespec;
 
-use crate::driver::{Call, Done, Driver, HandleId, Op, RemoteWaker, Reply, Token};
+use crate::driver::{BulkPlane, Call, Done, Driver, HandleId, Op, RemoteWaker, Reply, Token};
 use crate::limits::DIRECT_ALIGN_BYTES;
 use crate::net::{Address, ListenHow};
 use crate::real::clock::{self, Seeded};
@@ -184,6 +184,10 @@ impl Driver for Uring {
 
     fn waker(&self) -> RemoteWaker {
         self.waker.clone()
+    }
+
+    fn bulk_plane(&self) -> BulkPlane {
+        BulkPlane::Glommio
     }
 }
 

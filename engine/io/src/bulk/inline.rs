@@ -1,19 +1,16 @@
-//! The bulk plane: long sequential streams that must not disturb the shard.
-//!
-//! Contract: chunks are written or read in order; a finished writer's file is synced and renamed to
-//! its final name, and the directory is synced. Which plane runs the job is the driver's choice:
-//! a glommio executor, a plain thread, or the shard's own operations (simulation).
+//! Bulk jobs over the shard's own operations: the plane of the simulation.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::{directory, temporary};
 use crate::buffer::AlignedBuffer;
 use crate::disk::{Durability, File, OpenHow};
 use crate::exec::Io;
 use crate::limits::{BULK_CHUNK_BYTES, BULK_SYNC_BYTES, DIRECT_ALIGN_BYTES};
 
 /// Writes one new file front to back.
-pub struct BulkWriter {
+pub(super) struct InlineWriter {
     io: Io,
     file: File,
     temporary: PathBuf,
@@ -24,19 +21,14 @@ pub struct BulkWriter {
     unsynced: u64,
 }
 
-impl BulkWriter {
+impl InlineWriter {
     /// Starts a file that will be named `target`; until `finish` it is `target` with `.partial`.
-    ///
-    /// # Errors
-    /// The system's; a full disk is `StorageFull`.
-    pub async fn create(io: &Io, target: &Path) -> io::Result<BulkWriter> {
-        let mut name = target.as_os_str().to_owned();
-        name.push(".partial");
-        let temporary = PathBuf::from(name);
+    pub(super) async fn create(io: &Io, target: &Path) -> io::Result<InlineWriter> {
+        let temporary = temporary(target);
         let how = OpenHow { create: true, exclusive: false, write: true, direct: true };
         let file = io.disk().open(&temporary, how).await?;
         file.truncate(0).await?;
-        Ok(BulkWriter {
+        Ok(InlineWriter {
             io: io.clone(),
             file,
             temporary,
@@ -49,10 +41,7 @@ impl BulkWriter {
     }
 
     /// Appends bytes.
-    ///
-    /// # Errors
-    /// The system's. The file is then removed by `discard`.
-    pub async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) async fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let buffer = self.buffer.get_or_insert_with(|| AlignedBuffer::zeroed(BULK_CHUNK_BYTES));
             let take = bytes.len().min(BULK_CHUNK_BYTES - self.filled);
@@ -88,59 +77,45 @@ impl BulkWriter {
 
     /// Ends the file: cut to its real size, synced, renamed, directory synced. Durable when it
     /// returns. Gives the size in bytes.
-    ///
-    /// # Errors
-    /// The system's.
-    pub async fn finish(mut self) -> io::Result<u64> {
+    pub(super) async fn finish(mut self) -> io::Result<u64> {
         self.flush().await?;
         self.file.truncate(self.written).await?;
         self.file.sync().await?;
         self.io.disk().rename(&self.temporary, &self.target).await?;
-        let directory = self.target.parent().unwrap_or(Path::new("."));
-        self.io.disk().sync_dir(directory).await?;
+        self.io.disk().sync_dir(directory(&self.target)).await?;
         Ok(self.written)
     }
 
     /// Removes what was written so far.
-    ///
-    /// # Errors
-    /// The system's.
-    pub async fn discard(self) -> io::Result<()> {
-        let BulkWriter { io, file, temporary, .. } = self;
+    pub(super) async fn discard(self) -> io::Result<()> {
+        let InlineWriter { io, file, temporary, .. } = self;
         drop(file);
         io.disk().remove(&temporary).await
     }
 }
 
 /// Reads one file front to back.
-pub struct BulkReader {
+pub(super) struct InlineReader {
     file: File,
     position: u64,
     size: u64,
 }
 
-impl BulkReader {
+impl InlineReader {
     /// Opens a file.
-    ///
-    /// # Errors
-    /// The system's.
-    pub async fn open(io: &Io, path: &Path) -> io::Result<BulkReader> {
+    pub(super) async fn open(io: &Io, path: &Path) -> io::Result<InlineReader> {
         let file = io.disk().open(path, OpenHow { direct: true, ..OpenHow::READ }).await?;
         let size = file.size_at_open();
-        Ok(BulkReader { file, position: 0, size })
+        Ok(InlineReader { file, position: 0, size })
     }
 
     /// Size of the file in bytes.
-    #[must_use]
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.size
     }
 
     /// The next chunk, `None` at the end.
-    ///
-    /// # Errors
-    /// The system's; `UnexpectedEof` when the file became shorter.
-    pub async fn next(&mut self) -> io::Result<Option<AlignedBuffer>> {
+    pub(super) async fn next(&mut self) -> io::Result<Option<AlignedBuffer>> {
         if self.position >= self.size {
             return Ok(None);
         }
@@ -154,24 +129,4 @@ impl BulkReader {
         self.position += count as u64;
         Ok(Some(buffer))
     }
-}
-
-/// Makes a file of `size` zero bytes under its final name `target`, durable in content and name
-/// when it returns.
-///
-/// # Errors
-/// The system's; a full disk is `StorageFull`.
-pub async fn zero_file(io: &Io, target: &Path, size: u64) -> io::Result<()> {
-    let mut writer = BulkWriter::create(io, target).await?;
-    let zeros = vec![0u8; BULK_CHUNK_BYTES];
-    let mut left = size;
-    while left > 0 {
-        let take = usize::try_from(left).unwrap_or(usize::MAX).min(BULK_CHUNK_BYTES);
-        if let Err(error) = writer.write(&zeros[..take]).await {
-            let _ = writer.discard().await;
-            return Err(error);
-        }
-        left -= take as u64;
-    }
-    writer.finish().await.map(|_| ())
 }
