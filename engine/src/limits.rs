@@ -52,6 +52,9 @@ pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
 pub const PROPOSAL_OVERHEAD_BYTES: usize = 18;
 /// Keys one step of a read looks at, at most: about 200 µs.
 pub const RANGE_STEP_KEYS_MAX: usize = 1000;
+/// How many revisions ago a range may be for its keys to be counted from the newest count and what
+/// happened since, in one go; an older one is counted key by key, in steps.
+pub const RANGE_COUNT_BACK_MAX: i64 = 1000;
 /// Bytes one step of a read hands out before it ends.
 pub const RANGE_STEP_BYTES_MAX: usize = 1024 * 1024;
 /// Keys in the first message of a `RangeStream`.

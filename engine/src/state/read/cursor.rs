@@ -14,7 +14,7 @@ use ringbolt_proto::mvccpb::KeyValue;
 
 use super::collect::Collector;
 use crate::error::Reason;
-use crate::limits::{RANGE_STEP_BYTES_MAX, RANGE_STEP_KEYS_MAX};
+use crate::limits::{RANGE_COUNT_BACK_MAX, RANGE_STEP_BYTES_MAX, RANGE_STEP_KEYS_MAX};
 use crate::mvcc::{KeyRange, Mvcc};
 use crate::state::{Pin, State};
 use crate::types::Revision;
@@ -81,8 +81,7 @@ impl RangeCursor {
         request: &RangeRequest,
     ) -> RangeCursor {
         let range = KeyRange::from_wire(&request.key, &request.range_end);
-        // The newest state counts a range in its index; an older one has to be walked.
-        let is_counted = at >= mvcc.revision();
+        let is_counted = mvcc.revision().0 - at.0 <= RANGE_COUNT_BACK_MAX;
         let count = if is_counted { mvcc.count(&range, at) } else { 0 };
         let needs_walk = !is_counted || (!request.count_only && count > 0);
         RangeCursor {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::lease::Deadlines;
+use crate::limits::RANGE_COUNT_BACK_MAX;
 use crate::state::golden::Store;
-use crate::state::script;
+use crate::state::{Command, script};
 use crate::types::LeaseId;
 
 fn parse(text: &str) -> RangeRequest {
@@ -145,8 +146,18 @@ fn model(state: &State, request: &RangeRequest) -> RangeResponse {
 proptest! {
     /// Any request, read in one go and in steps of any size, is what the plain reading gives.
     #[test]
-    fn steps_add_up(request in any_range(), keys in 1_usize..50, bytes in 1_usize..200) {
-        let store = store();
+    fn steps_add_up(
+        request in any_range(),
+        keys in 1_usize..50,
+        bytes in 1_usize..200,
+        is_long_ago in any::<bool>(),
+    ) {
+        let mut store = store();
+        if is_long_ago {
+            let revision = Revision(100 + RANGE_COUNT_BACK_MAX);
+            let fence = Command::Fence { revision, compacted: Revision::NEVER };
+            store.apply(&fence).expect("fences are never refused");
+        }
         let expected = model(&store.state, &request);
         let at_once = range(&store.state, &request).expect("the revision exists");
         prop_assert_eq!(&at_once, &expected);
@@ -180,9 +191,9 @@ fn a_unary_range_is_one_moment() {
     store.state.check();
 }
 
-fn compact(revision: i64) -> crate::state::Command {
+fn compact(revision: i64) -> Command {
     let request = ringbolt_proto::etcdserverpb::CompactionRequest { revision, physical: false };
-    crate::state::Command::Compact(request)
+    Command::Compact(request)
 }
 
 fn chunks(stream: &mut RangeStream, state: &State) -> Vec<RangeResponse> {
