@@ -4,6 +4,7 @@ pub mod config;
 pub mod connection;
 pub mod error;
 pub mod grpc;
+pub mod http1;
 pub mod http2;
 pub mod limits;
 pub mod log;
