@@ -8,7 +8,7 @@
 //! batch   0  4  magic "RBWB"
 //!         4  2  format version, 1
 //!         6  2  record count (65535 at most)
-//!         8  4  crc32 of bytes 12..128
+//!         8  4  crc32 of bytes 0..8 and 12..128
 //!        12  4  crc32 of bytes 128.. to the end of the last block, padding included
 //!        16  8  log id            drawn once per log
 //!        24  8  sequence          of this batch, from 1, without a gap
@@ -60,7 +60,6 @@ pub const ENTRY_OVERHEAD_BYTES: usize = RECORD_HEAD_BYTES + 16;
 pub const BATCH_RECORDS_MAX: usize = 0xffff;
 
 const MAGIC: [u8; 4] = *b"RBWB";
-const CHECKED_FROM: usize = 12;
 const HEADER_USED_BYTES: usize = 100;
 const CHECKPOINT_FIXED_BYTES: usize = 24;
 const START_BYTES: usize = 32;
@@ -205,9 +204,17 @@ pub fn encode(header: &Header, records: &[Record], into: &mut [u8]) -> u64 {
 fn seal(batch: &mut [u8]) -> u64 {
     let body = crc32fast::hash(&batch[HEADER_BYTES..]);
     batch[12..16].copy_from_slice(&body.to_le_bytes());
-    let header = crc32fast::hash(&batch[CHECKED_FROM..HEADER_BYTES]);
+    let header = checksum_around(&batch[..HEADER_BYTES]);
     batch[8..12].copy_from_slice(&header.to_le_bytes());
     chain_of(header, body)
+}
+
+/// The checksum of a header of which bytes 8..12 hold the checksum itself.
+pub(super) fn checksum_around(header: &[u8]) -> u32 {
+    let mut checksum = crc32fast::Hasher::new();
+    checksum.update(&header[..8]);
+    checksum.update(&header[12..]);
+    checksum.finalize()
 }
 
 fn chain_of(header: u32, body: u32) -> u64 {
@@ -258,7 +265,7 @@ pub fn peek(block: &[u8]) -> Result<Peek, Bad> {
         return Err(Bad(if zero { "zeros".into() } else { format!("bytes {bytes:02x?}") }));
     }
     let stored = u32_at(block, 8);
-    let computed = crc32fast::hash(&block[CHECKED_FROM..HEADER_BYTES]);
+    let computed = checksum_around(&block[..HEADER_BYTES]);
     if stored != computed {
         return Err(Bad(format!("header checksum {computed:08x} (stored {stored:08x})")));
     }
@@ -378,3 +385,6 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     number.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(number)
 }
+
+#[cfg(test)]
+mod tests;

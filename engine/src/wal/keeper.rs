@@ -194,6 +194,7 @@ async fn zero(inner: Rc<Inner>) {
                 log.zeroing_failed = true;
             }
         }
+        inner.keep.ring();
         inner.tell();
         inner.io.sleep(wait).await;
         if inner.log.borrow().unused() >= WAL_SEGMENTS_SPARE {
@@ -224,11 +225,9 @@ pub(super) async fn flush(inner: Rc<Inner>) {
         }
         let due = inner.io.now() + inner.log.borrow().config.flush_interval;
         while inner.io.now() < due {
-            let log = inner.log.borrow();
-            if log.flush_is_urgent() || log.stopping {
+            if inner.log.borrow().flush_is_urgent() || inner.log.borrow().stopping {
                 break;
             }
-            drop(log);
             inner.io.timeout(due - inner.io.now(), inner.flush.heard()).await;
         }
         flush_now(&inner).await;

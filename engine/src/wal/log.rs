@@ -483,15 +483,21 @@ impl Log {
     /// of what gives space back.
     pub fn accepts(&self, bytes: usize) -> bool {
         let Some(active) = &self.active else { return true };
-        let short = self.list_is_full() || (self.zeroing_failed && self.unused() < 2);
-        if !short {
+        if !self.is_short_of_space() {
             return true;
         }
         let needed = batch_size(self.waiting_bytes + bytes) as u64 + BLOCK_BYTES as u64;
         self.unused() >= WAL_SEGMENTS_SPARE - 1 && self.offset + needed <= active.size
     }
 
-    /// How many of the oldest segments nobody needs any more.
+    /// Whether the spare segments are not there and do not come by themselves.
+    fn is_short_of_space(&self) -> bool {
+        let full = self.zeroing_failed && self.unused() < WAL_SEGMENTS_SPARE;
+        full || self.list_is_full()
+    }
+
+    /// How many of the oldest segments nobody needs any more. Short of space, the reserve for slow
+    /// followers goes too.
     pub fn releasable(&self) -> usize {
         let below = self.released.min(self.checkpoint_durable + 1);
         let of =
@@ -500,8 +506,9 @@ impl Log {
         let mut kept: u64 = self.sealed.iter().take(candidates).map(|segment| segment.size).sum();
         let mut count = 0;
         for segment in self.sealed.iter().take(candidates) {
-            let wanted = segment.max_index + self.config.catch_up_entries >= below;
-            if wanted && segment.max_index > 0 && kept <= self.config.catch_up_bytes_max {
+            let near = segment.max_index + self.config.catch_up_entries >= below;
+            let wanted = near && segment.max_index > 0 && !self.is_short_of_space();
+            if wanted && kept <= self.config.catch_up_bytes_max {
                 break;
             }
             kept -= segment.size;

@@ -9,7 +9,7 @@
 //! slot    0  4  magic "RBMK"
 //!         4  2  format version, 1
 //!         6  2  segment count, n
-//!         8  4  crc32 of bytes 12..4096
+//!         8  4  crc32 of bytes 0..8 and 12..4096
 //!        12  1  mode: 0 safe, 1 unsafe-no-fsync, 2 memory
 //!        13  1  flags: 1 clean, 2 history was shortened and not fenced yet
 //!        14  2  zeros
@@ -37,7 +37,7 @@ use ringbolt_io::{AlignedBuffer, Durability, File};
 use crate::corruption::Corruption;
 use crate::limits::WAL_SEGMENTS_MAX;
 use crate::types::{ClusterId, MemberId, Revision};
-use crate::wal::format::{BLOCK_BYTES, u32_at, u64_at};
+use crate::wal::format::{BLOCK_BYTES, checksum_around, u32_at, u64_at};
 use crate::wal::types::{Identity, Mode, OpenError};
 
 /// Name of the mark file in the log's directory.
@@ -47,7 +47,6 @@ pub const SLOT_BYTES: usize = BLOCK_BYTES;
 
 const MAGIC: [u8; 4] = *b"RBMK";
 const VERSION: u16 = 1;
-const CHECKED_FROM: usize = 12;
 const FIXED_BYTES: usize = 128;
 const SEGMENT_BYTES: usize = 16;
 const FLAG_CLEAN: u8 = 1;
@@ -149,7 +148,7 @@ impl Mark {
             out.extend_from_slice(&segment.salt.to_le_bytes());
         }
         out.resize(SLOT_BYTES, 0);
-        let checksum = crc32fast::hash(&out[CHECKED_FROM..]);
+        let checksum = checksum_around(&out);
         out[8..12].copy_from_slice(&checksum.to_le_bytes());
         out
     }
@@ -166,7 +165,7 @@ impl Mark {
             return Err(format!("bytes {:02x?}", &slot[..4]));
         }
         let stored = u32_at(slot, 8);
-        let computed = crc32fast::hash(&slot[CHECKED_FROM..]);
+        let computed = checksum_around(slot);
         if stored != computed {
             return Err(format!("checksum {computed:08x} (stored {stored:08x})"));
         }
@@ -285,4 +284,76 @@ impl MarkFile {
 pub fn fresh(mark: &Mark) -> Vec<u8> {
     let slots = [0, 1].map(|serial| Mark { serial, ..mark.clone() }.encode());
     slots.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark() -> Mark {
+        Mark {
+            serial: 0x11,
+            epoch: 0x12,
+            log_id: 0x13,
+            identity: Identity { cluster_id: ClusterId(0x14), member_id: MemberId(0x15) },
+            incarnation: 0x16,
+            boot_id: [0x17; 16],
+            mode: Mode::NoFsync,
+            clean: true,
+            shortened: true,
+            ceiling: Revision(0x18),
+            watermark: 0x19,
+            end_sequence: 0x1a,
+            end_offset: 0x1b,
+            spare: 1,
+            segments: vec![
+                Listed { number: 0x1c, blocks: 0x1d, salt: 0x1e },
+                Listed { number: 0x1f, blocks: 0x20, salt: 0x21 },
+            ],
+        }
+    }
+
+    /// The bytes of a mark, field by field as they are drawn.
+    #[test]
+    fn golden() {
+        let bytes = mark().encode();
+        let mut drawn = Vec::new();
+        drawn.extend_from_slice(b"RBMK\x01\x00\x02\x00");
+        drawn.extend_from_slice(&[0x63, 0xfe, 0x5b, 0x52]);
+        drawn.extend_from_slice(&[1, 3, 0, 0]);
+        for number in 0x11..=0x16u64 {
+            drawn.extend_from_slice(&number.to_le_bytes());
+        }
+        drawn.extend_from_slice(&[0x17; 16]);
+        for number in 0x18..=0x1bu64 {
+            drawn.extend_from_slice(&number.to_le_bytes());
+        }
+        drawn.extend_from_slice(&1u32.to_le_bytes());
+        drawn.extend_from_slice(&[0; 12]);
+        for (number, blocks, salt) in [(0x1cu32, 0x1du32, 0x1eu64), (0x1f, 0x20, 0x21)] {
+            drawn.extend_from_slice(&number.to_le_bytes());
+            drawn.extend_from_slice(&blocks.to_le_bytes());
+            drawn.extend_from_slice(&salt.to_le_bytes());
+        }
+        assert_eq!(bytes[..drawn.len()], drawn);
+        assert!(bytes[drawn.len()..].iter().all(|byte| *byte == 0));
+        assert_eq!(bytes.len(), SLOT_BYTES);
+        assert_eq!(Mark::decode(&bytes), Ok(Ok(mark())));
+    }
+
+    /// A flipped bit anywhere is noticed, and another version is told apart from rot.
+    #[test]
+    fn every_bit_counts() {
+        let bytes = mark().encode();
+        for at in 0..SLOT_BYTES {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1 << (at % 8);
+            assert!(Mark::decode(&bad).is_err(), "byte {at}");
+        }
+        let mut later = bytes;
+        later[4] = 2;
+        let checksum = checksum_around(&later);
+        later[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(Mark::decode(&later), Ok(Err(2)));
+    }
 }

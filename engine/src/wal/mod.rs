@@ -24,6 +24,8 @@ mod recover;
 mod replay;
 mod scan;
 mod segment;
+#[cfg(test)]
+mod tests;
 mod types;
 mod writer;
 

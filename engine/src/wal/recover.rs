@@ -19,7 +19,7 @@ use crate::corruption::Corruption;
 use crate::limits::WAL_LOCK_WAIT_MS;
 use crate::types::{RaftIndex, Revision};
 use crate::wal::format::{
-    BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, HEADER_BYTES, Start, batch_size, peek,
+    BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, HEADER_BYTES, Record, Start, batch_size, peek,
 };
 use crate::wal::log::{Constant, Log};
 use crate::wal::mark::{Listed, MARK_FILE, Mark, MarkFile, fresh};
@@ -104,11 +104,15 @@ pub(super) async fn create(
     Ok(())
 }
 
-/// Removes what an unfinished `create` left. Segments with batches and no mark file are a log whose
+/// Removes what an unfinished `create` left: a write of the process that died may still land in an
+/// unfinished file, so none is used again. Segments with batches and no mark file are a log whose
 /// mark was lost: they are kept.
 async fn clear_unfinished(io: &Io, directory: &Path) -> Result<(), OpenError> {
     for name in io.disk().read_dir(directory).await.map_err(failed(directory))? {
         let path = directory.join(&name);
+        if is_unfinished(&name) {
+            io.disk().remove(&path).await.map_err(failed(&path))?;
+        }
         if number_of(&name).is_some() {
             let file = io.disk().open(&path, OpenHow::READ).await.map_err(failed(&path))?;
             let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
@@ -122,6 +126,12 @@ async fn clear_unfinished(io: &Io, directory: &Path) -> Result<(), OpenError> {
         }
     }
     Ok(())
+}
+
+/// Whether a file of that name is a segment or a mark that did not get its final name.
+fn is_unfinished(name: &str) -> bool {
+    let whole = name.strip_suffix(PARTIAL);
+    whole.is_some_and(|whole| number_of(whole).is_some() || whole == MARK_FILE)
 }
 
 /// Opens a log and recovers what it holds.
@@ -287,8 +297,13 @@ async fn go_on(
     (scans, walk): (Vec<Scan>, Walk),
     content: &Content,
 ) -> Result<(), OpenError> {
-    let (sequence, chain) = walk.end.unwrap_or((0, 0));
-    let ended_at = walk.accepted.iter().rposition(|count| *count > 0);
+    let (mut sequence, mut chain) = walk.end.unwrap_or((0, 0));
+    let mut ended_at = walk.accepted.iter().rposition(|count| *count > 0);
+    while let Some(start) = bare_start(&scans, &walk, ended_at).filter(|_| !mark.clean) {
+        // A start with nothing behind it: the fresh one says the same, and this segment is free.
+        (sequence, chain) = (start.sequence, start.chain);
+        ended_at = ended_at.map(|end| end - 1);
+    }
     let last_index = content.last_index();
     log.restore_end(sequence, chain);
     let mut unused = Vec::new();
@@ -321,6 +336,16 @@ async fn go_on(
     }
     log.marked = log.durable;
     Ok(())
+}
+
+/// The start of segment `at` when the log holds nothing else of it, and others before it.
+fn bare_start(scans: &[Scan], walk: &Walk, at: Option<usize>) -> Option<Start> {
+    let at = at.filter(|at| *at > 0 && walk.accepted[*at] == 1)?;
+    let (_, batch) = scans[at].batches.first()?;
+    match batch.records.first() {
+        Some(Record::Start(start)) => Some(*start),
+        _ => None,
+    }
 }
 
 /// A scanned segment of which the first `count` batches are part of the log.
@@ -359,11 +384,8 @@ async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Resul
     let mut unused: Vec<Free> = unused;
     for name in disk.read_dir(directory).await.map_err(failed(directory))? {
         let path = directory.join(&name);
-        if let Some(whole) = name.strip_suffix(PARTIAL) {
-            if number_of(whole).is_some() || whole == MARK_FILE {
-                disk.remove(&path).await.map_err(failed(&path))?;
-            }
-            continue;
+        if is_unfinished(&name) {
+            disk.remove(&path).await.map_err(failed(&path))?;
         }
         let Some(number) = number_of(&name) else { continue };
         log.next_number = log.next_number.max(number + 1);

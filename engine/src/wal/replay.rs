@@ -49,13 +49,11 @@ pub(super) fn replay(scans: &[Scan], walk: &Walk) -> Result<Content, OpenError> 
             }
         }
     }
-    if let (Some(first), Some(named)) = (content.entries.first(), &content.checkpoint) {
-        if first.index.0 > named.index.0 + 1 {
-            let stop = &walk.stop;
-            let expected = format!("entry {} after the checkpoint", named.index.0 + 1);
-            let found = format!("entry {}", first.index.0);
-            return Err(Corruption::new(&stop.file, 0, expected, found).into());
-        }
+    let named = content.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.index.0);
+    if let Some(first) = content.entries.first().filter(|first| first.index.0 > named + 1) {
+        let expected = format!("entry {} or one before it", named + 1);
+        let found = format!("entry {}", first.index.0);
+        return Err(Corruption::new(&walk.stop.file, 0, expected, found).into());
     }
     let last = content.entries.last().map(|entry| entry.index);
     let named = content.checkpoint.as_ref().map(|checkpoint| checkpoint.index);
@@ -71,13 +69,9 @@ impl Content {
             let kept = entry.index.0.saturating_sub(first.index.0);
             self.entries.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
         }
-        if let Some(last) = self.entries.last() {
-            if entry.index != last.index.next() {
-                return Err((
-                    format!("entry {}", last.index.0 + 1),
-                    format!("entry {}", entry.index.0),
-                ));
-            }
+        if let Some(last) = self.entries.last().filter(|last| entry.index != last.index.next()) {
+            let found = format!("entry {}", entry.index.0);
+            return Err((format!("entry {}", last.index.0 + 1), found));
         }
         self.entries.push(entry.clone());
         Ok(())
