@@ -4,16 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What an acknowledged write has been through. `--fsync`, per keyspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It is on stable storage.
-    Safe,
-    /// Its write has completed: it survives this process.
-    NoFsync,
-    /// Nothing: there is no log.
-    Memory,
-}
+pub use crate::wal::Mode;
+use crate::wal::WalConfig;
 
 /// How one keyspace is kept by this member.
 #[derive(Clone, Debug)]
@@ -46,6 +38,8 @@ pub struct ReplicaConfig {
     pub quota_bytes: i64,
     /// Bytes of log after which a checkpoint starts, unless the state is larger.
     pub checkpoint_log_bytes_min: u64,
+    /// Sizes and depths of the log; `None` takes the defaults.
+    pub wal: Option<WalConfig>,
 }
 
 impl ReplicaConfig {
@@ -67,6 +61,7 @@ impl ReplicaConfig {
             max_txn_ops: 128,
             quota_bytes: 0,
             checkpoint_log_bytes_min: crate::limits::CHECKPOINT_LOG_BYTES_MIN,
+            wal: None,
         }
     }
 
@@ -95,6 +90,8 @@ impl ReplicaConfig {
 /// Why a replica could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
+    /// The log.
+    Log(crate::wal::OpenError),
     /// An entry that is intact but says nothing this release understands.
     Entry {
         /// Its index.
@@ -111,6 +108,7 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            OpenError::Log(error) => error.fmt(f),
             OpenError::Entry { index, found } => write!(f, "log entry {index}: {found}"),
             OpenError::Config(found) | OpenError::Failed(found) => f.write_str(found),
         }

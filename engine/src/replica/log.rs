@@ -1,70 +1,63 @@
-//! The log behind a replica: a write-ahead log, or nothing at all in memory mode.
+//! What consensus says, as the log takes it, and back.
 
-use ringbolt_consensus::{Entry, HardState};
+use ringbolt_consensus as consensus;
 
-use crate::types::Revision;
+use super::config::{OpenError, ReplicaConfig};
+use crate::types::{RaftIndex, Term};
+use crate::wal::{Batch, Entry, HardState, Recovered, WalConfig};
 
-/// Names a write; later ones are greater.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Ticket(pub(super) u64);
+/// Bytes an entry may have beside the request it carries.
+const ENTRY_SLACK_BYTES: usize = 64 * 1024;
 
-/// Where entries go before they count.
-pub(super) enum Log {
-    /// Nothing is kept: an entry counts at once.
-    Memory {
-        /// Writes so far.
-        appended: Ticket,
-    },
+/// How the log of a replica is kept.
+pub(super) fn wal_config(config: &ReplicaConfig) -> WalConfig {
+    let mut wal = config.wal.clone().unwrap_or_else(|| WalConfig::new(config.mode));
+    wal.mode = config.mode;
+    wal.flush_interval = config.flush_interval;
+    wal.entry_bytes_max = wal.entry_bytes_max.max(config.max_request_bytes + ENTRY_SLACK_BYTES);
+    wal
 }
 
-impl Log {
-    /// A log that keeps nothing.
-    pub(super) fn memory() -> Log {
-        Log::Memory { appended: Ticket::default() }
-    }
+/// What one step has to have written. Whether term or vote changed, the log sees for itself.
+pub(super) fn batch(entries: &[consensus::Entry], state: consensus::HardState) -> Batch {
+    let entries = entries.iter().map(|entry| Entry {
+        index: RaftIndex(entry.index),
+        term: Term(entry.term),
+        kind: entry.kind.to_byte(),
+        data: entry.data.clone(),
+    });
+    let hard_state =
+        HardState { term: Term(state.term), vote: state.vote, commit: RaftIndex(state.commit) };
+    Batch { entries: entries.collect(), hard_state: Some(hard_state), must_sync: false }
+}
 
-    /// Hands a write over.
-    pub(super) fn append(&mut self, _entries: &[Entry], _hard_state: HardState) -> Ticket {
-        match self {
-            Log::Memory { appended } => {
-                appended.0 += 1;
-                *appended
-            }
+/// What consensus starts from: the entries behind the checkpoint at `base`.
+///
+/// # Errors
+/// An entry of a kind this release does not know.
+pub(super) fn stored(
+    recovered: &Recovered,
+    base: (u64, u64),
+    membership: consensus::Membership,
+    first_term: u64,
+) -> Result<consensus::Stored, OpenError> {
+    let mut entries = Vec::with_capacity(recovered.entries.len());
+    for entry in &recovered.entries {
+        let index = entry.index.0;
+        if index <= base.0 {
+            continue;
         }
+        let Some(kind) = consensus::EntryKind::from_byte(entry.kind) else {
+            let found = format!("kind {} is unknown", entry.kind);
+            return Err(OpenError::Entry { index, found });
+        };
+        let (term, data) = (entry.term.0, entry.data.clone());
+        entries.push(consensus::Entry { index, term, kind, data });
     }
-
-    /// Every write up to this one counts.
-    pub(super) fn durable(&self) -> Ticket {
-        match self {
-            Log::Memory { appended } => *appended,
-        }
-    }
-
-    /// Whether writes that add data may be taken.
-    pub(super) fn has_room(&self) -> bool {
-        match self {
-            Log::Memory { .. } => true,
-        }
-    }
-
-    /// No revision above this one may be given out yet.
-    pub(super) fn revision_ceiling(&self) -> Revision {
-        match self {
-            Log::Memory { .. } => Revision(i64::MAX),
-        }
-    }
-
-    /// Why it stopped.
-    pub(super) fn failure(&self) -> Option<String> {
-        match self {
-            Log::Memory { .. } => None,
-        }
-    }
-
-    /// Closes it in order: a later open finds everything and knows that nothing is missing.
-    pub(super) async fn close(self) {
-        match self {
-            Log::Memory { .. } => {}
-        }
-    }
+    let hard_state = consensus::HardState {
+        term: recovered.hard_state.term.0.max(first_term),
+        vote: recovered.hard_state.vote,
+        commit: recovered.hard_state.commit.0,
+    };
+    Ok(consensus::Stored { base, hard_state, entries, membership })
 }

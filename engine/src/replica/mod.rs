@@ -40,14 +40,16 @@ use ringbolt_io::{Io, MonoTime, TaskHandle};
 
 use crate::error::{Error, Reason};
 use crate::limits::{
-    PROPOSAL_OVERHEAD_BYTES, PROPOSALS_RESERVED, PROPOSALS_WAITING_MAX, TURN_BYTES_MAX,
-    TURN_ENTRIES_MAX, TURN_STEPS_MAX,
+    PROPOSAL_OVERHEAD_BYTES, PROPOSALS_RESERVED, PROPOSALS_WAITING_MAX, REVISIONS_RESERVED_BLOCK,
+    TURN_BYTES_MAX, TURN_ENTRIES_MAX, TURN_STEPS_MAX,
 };
 use crate::state::format::COMMAND_HEADER_SIZE;
 use crate::state::quota::cost_bytes;
 use crate::state::{Command, Reply, State};
-use crate::types::{ClusterId, MemberId, Revision};
+use crate::types::{MemberId, Revision};
+use crate::wal::{Gauges, Ticket, Wal};
 
+pub use crate::wal::Identity;
 pub use config::{Mode, OpenError, ReplicaConfig};
 pub use queue::Answer;
 pub use stage::{Observation, StageTimes};
@@ -55,7 +57,6 @@ pub use stage::{Observation, StageTimes};
 use apply::Outcome;
 use leases::Leases;
 use life::Life;
-use log::Log;
 use queue::{InFlight, NEVER, Queue, Waiting};
 use reads::Reads;
 
@@ -76,24 +77,17 @@ pub struct Replica {
     life: Life,
     /// Rung at the end of a turn that leaves no proposal behind.
     drained: Bell,
+    /// Rung when the next block of revisions should be reserved.
+    reserve: Bell,
     compaction: tasks::Compaction,
     handles: RefCell<Vec<TaskHandle>>,
-}
-
-/// Whose store this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The cluster.
-    pub cluster_id: ClusterId,
-    /// This member.
-    pub member_id: MemberId,
 }
 
 /// What only a turn touches.
 struct Core {
     node: Node,
     /// `None` once it is closed.
-    log: Option<Log>,
+    log: Option<Wal>,
     /// Writes handed to the log and not durable yet, oldest first.
     writes: VecDeque<Write>,
     /// Committed, not applied.
@@ -106,7 +100,7 @@ struct Core {
 
 /// A step on its way to the disk.
 struct Write {
-    ticket: log::Ticket,
+    ticket: Ticket,
     number: u64,
     at: MonoTime,
 }
@@ -138,7 +132,7 @@ struct Hooks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The cluster it belongs to.
-    pub cluster_id: ClusterId,
+    pub cluster_id: crate::types::ClusterId,
     /// This member.
     pub member_id: MemberId,
     /// The current term.
@@ -163,8 +157,10 @@ pub struct Status {
     pub keys_count: u64,
     /// Proposals between submit and answer.
     pub proposals_waiting: usize,
-    /// Writes handed to the log and not durable yet.
+    /// Steps handed to the log and not durable yet.
     pub writes_in_flight: usize,
+    /// What an operator sees of the log; all zero once it is closed.
+    pub log: Gauges,
     /// Why the log stopped, when it did (W7).
     pub failure: Option<String>,
 }
@@ -238,31 +234,37 @@ impl Replica {
         }
         let queued = self.io.now();
         let (promise, receipt) = receipt();
-        queue.waiting.push_back(Waiting { command, encoded, promise, queued, deadline });
+        queue.push(Waiting { command, encoded, promise, queued, deadline });
         self.bell.ring();
         Ok(receipt)
     }
 
     /// Refuses what adds data when there is no room for it. Over the quota an alarm is raised, as
-    /// etcd does: only an operator clears it.
+    /// etcd does: only an operator clears it. Without room in the log nothing is raised: service
+    /// resumes by itself when space returns.
     fn check_space(&self, command: &Command) -> Result<(), Error> {
+        let cost = cost_bytes(command);
+        if cost == 0 {
+            return self.state.borrow().admit(command).map_err(Error::from);
+        }
         let state = self.state.borrow();
-        let admitted = state.admit(command);
-        if admitted.is_ok() && (self.has_log_room() || cost_bytes(command) == 0) {
-            return Ok(());
+        if let Err(reason) = state.admit(command) {
+            let raise = state.exceeds_quota(command) && !state.alarms.no_space();
+            drop(state);
+            if raise {
+                // Nobody waits for it: the alarm shows in the state once it is applied.
+                let _ = self.submit_own(State::no_space_alarm(self.identity.member_id));
+            }
+            return Err(reason.into());
         }
-        let raise = state.exceeds_quota(command) && !state.alarms.no_space();
-        drop(state);
-        if raise {
-            // Nobody waits for it: the alarm shows in the state once it is applied.
-            let _ = self.submit_own(State::no_space_alarm(self.identity.member_id));
-        }
-        Err(admitted.err().unwrap_or(Reason::NoSpace).into())
-    }
-
-    fn has_log_room(&self) -> bool {
+        let bytes = usize::try_from(cost).unwrap_or(usize::MAX);
+        let bytes = bytes.saturating_add(self.queue.borrow().waiting_bytes);
         // Between turns the core is never borrowed.
-        self.core.borrow().log.as_ref().is_some_and(Log::has_room)
+        match &self.core.borrow().log {
+            Some(log) if log.accepts(bytes) => Ok(()),
+            Some(_) => Err(Reason::NoSpace.into()),
+            None => Err(Error::Stop),
+        }
     }
 
     /// Waits until the state shows everything that was acknowledged anywhere before the call. For a
@@ -294,6 +296,7 @@ impl Replica {
     pub fn status(&self) -> Status {
         let view = self.view.get();
         let state = self.state.borrow();
+        let core = self.core.borrow();
         Status {
             cluster_id: self.identity.cluster_id,
             member_id: self.identity.member_id,
@@ -308,7 +311,8 @@ impl Replica {
             db_size_bytes: state.size_bytes(),
             keys_count: state.mvcc.keys_count(),
             proposals_waiting: self.queue.borrow().len(),
-            writes_in_flight: self.core.borrow().writes.len(),
+            writes_in_flight: core.writes.len(),
+            log: core.log.as_ref().map(Wal::gauges).unwrap_or_default(),
             failure: self.life.failure(),
         }
     }
@@ -375,8 +379,8 @@ impl Replica {
 
     /// W7: a log that failed stops the member before it answers anybody again.
     fn check_log(&self, core: &Core) {
-        if let Some(cause) = core.log.as_ref().and_then(Log::failure) {
-            self.stop(cause);
+        if let Some(failure) = core.log.as_ref().and_then(Wal::failure) {
+            self.stop(failure.to_string());
         }
     }
 
@@ -407,7 +411,7 @@ impl Replica {
         let mut room = self.revisions_left(core).saturating_sub(queue.in_flight.len());
         let mut bytes = 0;
         while room > 0 && bytes < TURN_BYTES_MAX && batch.len() < TURN_ENTRIES_MAX {
-            let Some(waiting) = queue.waiting.pop_front() else { break };
+            let Some(waiting) = queue.pop() else { break };
             if waiting.deadline <= now {
                 waiting.promise.fulfil(Err(Reason::DeadlineExceeded.into()));
                 continue;
@@ -417,7 +421,7 @@ impl Replica {
             inputs.proposals.push(waiting.encoded.clone());
             batch.push(waiting);
         }
-        if !queue.waiting.is_empty() && room > 0 {
+        if queue.is_waiting() && room > 0 {
             self.bell.ring();
         }
         (inputs, batch)
@@ -448,7 +452,10 @@ impl Replica {
     /// How many revisions may be given out before the next block is reserved.
     fn revisions_left(&self, core: &Core) -> usize {
         let Some(log) = &core.log else { return 0 };
-        let left = log.revision_ceiling().0 - self.state.borrow().mvcc.revision().0;
+        let left = log.ceiling().0 - self.state.borrow().mvcc.revision().0;
+        if left < REVISIONS_RESERVED_BLOCK / 2 {
+            self.reserve.ring();
+        }
         usize::try_from(left).unwrap_or(0)
     }
 
@@ -483,8 +490,8 @@ impl Replica {
         if !effects.must_write {
             return;
         }
-        let Some(log) = &mut core.log else { return };
-        let ticket = log.append(&effects.append, core.node.hard_state());
+        let Some(log) = &core.log else { return };
+        let ticket = log.append(log::batch(&effects.append, core.node.hard_state()));
         core.writes.push_back(Write { ticket, number: effects.number, at: now });
     }
 

@@ -4,20 +4,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use ringbolt_consensus::{Config, HardState, Membership, Node, Stored};
+use ringbolt_consensus::{Config, Membership, Node, Stored};
 use ringbolt_io::Io;
 use ringbolt_io::local::Bell;
 
-use super::config::{Mode, OpenError, ReplicaConfig};
+use super::config::{OpenError, ReplicaConfig};
 use super::leases::Leases;
 use super::life::Life;
-use super::log::Log;
-use super::{Core, Identity, Replica, View};
+use super::tasks::ahead_of;
+use super::{Core, Identity, Replica, View, log};
 use crate::error::Error;
 use crate::lease::ttl_min_s;
 use crate::state::members::{bootstrap_member_id, cluster_id};
 use crate::state::{Command, Member, Members, State, StateConfig};
-use crate::types::MemberId;
+use crate::types::{MemberId, Revision};
+use crate::wal::{Failure, Recovered, Wal};
 
 /// The term before the first election, as if a bootstrap had written it: the first leader is at 2,
 /// as with etcd.
@@ -31,20 +32,21 @@ impl Replica {
     /// # Errors
     /// Why it cannot be opened; nothing was changed that an earlier release could not read.
     pub async fn open(io: Io, config: ReplicaConfig) -> Result<Rc<Replica>, OpenError> {
-        if config.mode != Mode::Memory {
-            return Err(OpenError::Config("only the memory mode has a log so far".to_string()));
-        }
-        let identity = first_identity(&config);
-        let stored = Stored {
-            hard_state: HardState { term: FIRST_TERM, vote: 0, commit: 0 },
-            membership: Membership::of_voters(&[identity.member_id.0]),
-            ..Stored::default()
+        let wal_config = log::wal_config(&config);
+        let opened = if Wal::exists(&io, &config.directory).await.map_err(OpenError::Log)? {
+            Wal::open(&io, &config.directory, wal_config).await
+        } else {
+            let identity = first_identity(&config);
+            Wal::create(&io, &config.directory, identity, wal_config).await
         };
+        let (wal, recovered) = opened.map_err(OpenError::Log)?;
+        let membership = Membership::of_voters(&[recovered.identity.member_id.0]);
+        let stored = log::stored(&recovered, (0, 0), membership, FIRST_TERM)?;
         let state = State::new(state_config(&config));
-        let replica = Replica::join(io, config, identity, stored, Log::memory(), state)?;
+        let replica = Replica::join(io, config, recovered.identity, stored, wal, state)?;
         replica.spawn_tasks();
         replica.bell.ring();
-        replica.begin().await?;
+        replica.begin(&recovered).await?;
         Ok(replica)
     }
 
@@ -53,7 +55,7 @@ impl Replica {
         config: ReplicaConfig,
         identity: Identity,
         stored: Stored,
-        log: Log,
+        wal: Wal,
         state: State,
     ) -> Result<Rc<Replica>, OpenError> {
         let node_config = Config {
@@ -67,7 +69,7 @@ impl Replica {
         let node = Node::new(node_config, stored).map_err(OpenError::Config)?;
         let core = Core {
             node,
-            log: Some(log),
+            log: Some(wal),
             writes: VecDeque::new(),
             to_apply: VecDeque::new(),
             applied: applied.0,
@@ -76,11 +78,15 @@ impl Replica {
             campaign: true,
         };
         let leases = Leases::new(config.request_timeout());
+        let bell = Rc::new(Bell::default());
+        if let Some(wal) = &core.log {
+            wal.set_bell(bell.clone());
+        }
         Ok(Rc::new(Replica {
             io,
             config,
             identity,
-            bell: Rc::new(Bell::default()),
+            bell,
             queue: RefCell::default(),
             reads: RefCell::default(),
             core: RefCell::new(core),
@@ -90,23 +96,37 @@ impl Replica {
             view: Cell::new(View::default()),
             life: Life::new(),
             drained: Bell::default(),
+            reserve: Bell::default(),
             compaction: super::tasks::Compaction::default(),
             handles: RefCell::default(),
         }))
     }
 
-    /// What a member that starts says first: who it is, where clients reach it, and the version.
-    async fn begin(&self) -> Result<(), OpenError> {
+    /// What a member that starts says first: the fence, who it is, where clients reach it, and the
+    /// version.
+    async fn begin(&self, recovered: &Recovered) -> Result<(), OpenError> {
+        let wal = self.core.borrow().log.clone().expect("an opening replica has its log");
+        // R5: a fresh log has nothing reserved.
+        wal.reserve_revisions(ahead_of(Revision::FIRST)).await.map_err(failed)?;
         // Everything stored is applied before anything is asked of the state.
-        self.propose_first(Command::Nothing).await?;
+        self.propose_own(Command::Nothing).await?;
+        if recovered.may_have_lost() {
+            // R6. Nobody was ever given a revision above the ceiling, so the first one above it
+            // tells everybody that history jumped.
+            let revision = recovered.revision_ceiling.next();
+            wal.reserve_revisions(ahead_of(revision)).await.map_err(failed)?;
+            self.propose_own(Command::Fence { revision, compacted: revision }).await?;
+            wal.fenced().await.map_err(failed)?;
+            tracing::warn!(%revision, "acknowledged writes may be missing: revisions jump");
+        }
         for command in self.introduction() {
-            self.propose_first(command).await?;
+            self.propose_own(command).await?;
         }
         self.life.serve();
         Ok(())
     }
 
-    async fn propose_first(&self, command: Command) -> Result<(), OpenError> {
+    async fn propose_own(&self, command: Command) -> Result<(), OpenError> {
         let receipt = self.submit_own(command);
         let answer = match receipt {
             Ok(receipt) => receipt.await.unwrap_or(Err(Error::Stop)),
@@ -161,12 +181,18 @@ impl Replica {
             handle.abort();
         }
         let log = self.core.borrow_mut().log.take();
-        if let Some(log) = log {
-            log.close().await;
+        if let Some(log) = log
+            && let Err(failure) = log.close().await
+        {
+            self.life.fail(failure.to_string());
         }
         self.queue.borrow_mut().fail_all(&Error::Stop);
         self.reads.borrow_mut().fail_all(&Error::Stop);
     }
+}
+
+fn failed(failure: Failure) -> OpenError {
+    OpenError::Failed(failure.to_string())
 }
 
 /// The ids of a fresh store. Source: etcd, semantics 10.2.

@@ -48,7 +48,9 @@ pub(super) struct InFlight {
 /// All proposals of a replica.
 #[derive(Default)]
 pub(super) struct Queue {
-    pub(super) waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Waiting>,
+    /// Bytes of the commands that wait.
+    pub(super) waiting_bytes: usize,
     pub(super) in_flight: VecDeque<InFlight>,
 }
 
@@ -56,6 +58,24 @@ impl Queue {
     /// Proposals anywhere on the way.
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.in_flight.len()
+    }
+
+    /// Takes a proposal in, behind all others.
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.waiting_bytes += waiting.encoded.len();
+        self.waiting.push_back(waiting);
+    }
+
+    /// The proposal that waits longest.
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let waiting = self.waiting.pop_front()?;
+        self.waiting_bytes -= waiting.encoded.len();
+        Some(waiting)
+    }
+
+    /// Whether any proposal waits for a turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// The in-flight proposal of the entry (index, term); proposals whose place another leader's
@@ -78,6 +98,7 @@ impl Queue {
 
     /// Answers everything with `error` and forgets it.
     pub(super) fn fail_all(&mut self, error: &Error) {
+        self.waiting_bytes = 0;
         for waiting in self.waiting.drain(..) {
             waiting.promise.fulfil(Err(error.clone()));
         }
@@ -96,6 +117,7 @@ impl Queue {
             if waiting.deadline > now {
                 self.waiting.push_back(waiting);
             } else {
+                self.waiting_bytes -= waiting.encoded.len();
                 waiting.promise.fulfil(Err(crate::Reason::DeadlineExceeded.into()));
             }
         }

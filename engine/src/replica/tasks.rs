@@ -9,8 +9,9 @@ use ringbolt_io::local::{Bell, Promise, receipt};
 use super::Replica;
 use crate::limits::{
     COMPACTION_PAUSE, COMPACTION_SLICE_MAX, COMPACTION_SLICES_PER_PAUSE, COMPACTION_STEPS,
-    COMPACTION_STEPS_PER_SLICE_MAX, IDLE_TICKS, LEASE_TICK,
+    COMPACTION_STEPS_PER_SLICE_MAX, IDLE_TICKS, LEASE_TICK, REVISIONS_RESERVED_BLOCK,
 };
+use crate::types::Revision;
 
 impl Replica {
     /// Starts every task.
@@ -20,6 +21,7 @@ impl Replica {
             io.spawn("replica", self.clone().run()),
             io.spawn("replica-ticks", self.clone().keep_ticking()),
             io.spawn("replica-leases", self.clone().end_leases()),
+            io.spawn("replica-revisions", self.clone().reserve_revisions()),
             io.spawn("replica-compaction", self.clone().remove_history()),
         ];
         self.handles.borrow_mut().extend(tasks);
@@ -97,6 +99,18 @@ impl Replica {
         self.revocations_wait()
     }
 
+    /// R5: keeps a block of revisions reserved ahead of what is given out.
+    async fn reserve_revisions(self: Rc<Self>) {
+        loop {
+            self.reserve.heard().await;
+            let Some(log) = self.core.borrow().log.clone() else { return };
+            let revision = self.state.borrow().mvcc.revision();
+            // A failure shows in the next turn too, which stops the member.
+            let _ = log.reserve_revisions(ahead_of(revision)).await;
+            self.bell.ring();
+        }
+    }
+
     /// Removes compacted history in slices that never hold the shard for long.
     async fn remove_history(self: Rc<Self>) {
         loop {
@@ -130,6 +144,11 @@ impl Replica {
         }
         true
     }
+}
+
+/// What must be reserved when the store is at `revision`.
+pub(super) fn ahead_of(revision: Revision) -> Revision {
+    Revision(revision.0.saturating_add(REVISIONS_RESERVED_BLOCK))
 }
 
 /// Whether history is being removed, and who waits for its end.

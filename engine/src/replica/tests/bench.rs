@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::replica::{Mode, Replica, ReplicaConfig};
 use crate::state::{Command, Reply};
 use crate::types::Revision;
+use crate::wal::WalConfig;
 
 /// One machine in one world.
 pub(super) struct Bench {
@@ -64,8 +65,19 @@ impl Bench {
     }
 }
 
+/// A small store: the simulated disk writes every byte of a segment.
 pub(super) fn config(mode: Mode) -> ReplicaConfig {
-    ReplicaConfig::new("one", PathBuf::from("/data"), mode)
+    let mut config = ReplicaConfig::new("one", PathBuf::from("/data"), mode);
+    config.max_request_bytes = 16 * 1024;
+    let mut wal = WalConfig::new(mode);
+    wal.segment_bytes_first = 128 * 1024;
+    wal.segment_bytes_max = 512 * 1024;
+    wal.entry_bytes_max = 32 * 1024;
+    wal.batch_bytes_max = 32 * 1024;
+    wal.catch_up_entries = 50;
+    wal.catch_up_bytes_max = 128 * 1024;
+    config.wal = Some(wal);
+    config
 }
 
 pub(super) fn put(key: &str, value: &str) -> Command {
