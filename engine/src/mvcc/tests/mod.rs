@@ -1,5 +1,6 @@
 //! The contract's rules of revisions, versions and compaction on small stores.
 
+mod hash_vectors;
 mod random;
 
 use bytes::Bytes;
