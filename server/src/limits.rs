@@ -77,3 +77,5 @@ const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
 pub const WATCH_RESPONSE_BYTES: usize = 64 * 1024;
 /// Watchers of one stream at most; each costs about 300 bytes.
 pub const WATCHERS_PER_STREAM_MAX: usize = 1 << 20;
+/// Bytes of one piece of a list's answer; a list that is smaller is sent whole.
+pub const RANGE_CHUNK_BYTES: usize = 64 * 1024;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use prost::Message;
+use prost::{Message, encoding};
 use ringbolt_engine::Reason;
 use ringbolt_engine::state::{Command, Reply, read, validate};
 use ringbolt_proto::etcdserverpb::{
@@ -15,6 +15,10 @@ use super::{Keyspace, answer, request};
 use crate::connection::Call;
 use crate::error;
 use crate::grpc::Status;
+use crate::limits::RANGE_CHUNK_BYTES;
+
+/// Field number of `RangeResponse.kvs`.
+const RANGE_KVS_FIELD: u32 = 2;
 
 /// Asks the replica. A write whose deadline passes before it is proposed is dropped. Once proposed, a write happens whatever the
 /// client does.
@@ -123,8 +127,38 @@ pub(super) async fn range(keyspace: Rc<Keyspace>, mut call: Call) {
         keyspace.complete(&mut response.header);
         Ok::<RangeResponse, Status>(response)
     };
-    let result = result.await;
-    answer(call, result);
+    match result.await {
+        Ok(response) if response.kvs.len() > 1 => answer_in_chunks(call, response).await,
+        result => answer(call, result),
+    }
+}
+
+/// Sends a list without ever holding its encoded form: the key-values share the store's bytes and
+/// are encoded piece by piece as flow control has room.
+async fn answer_in_chunks(call: Call, response: RangeResponse) {
+    let size = response.encoded_len();
+    if size <= RANGE_CHUNK_BYTES {
+        return answer(call, Ok(response));
+    }
+    let RangeResponse { header, kvs, more, count } = response;
+    let head = RangeResponse { header, ..RangeResponse::default() };
+    let tail = RangeResponse { more, count, ..RangeResponse::default() };
+    let mut kvs = kvs.into_iter();
+    let mut head = Some(head.encode_to_vec());
+    let mut tail = Some(tail.encode_to_vec());
+    let next = async || {
+        let mut chunk = head.take().unwrap_or_default();
+        while chunk.len() < RANGE_CHUNK_BYTES {
+            let Some(kv) = kvs.next() else {
+                chunk.extend(tail.take()?);
+                break;
+            };
+            encoding::message::encode(RANGE_KVS_FIELD, &kv, &mut chunk);
+        }
+        Some(Bytes::from(chunk))
+    };
+    // A client that goes away needs no answer.
+    let _ = call.responder.unary_chunks(size, next).await;
 }
 
 /// Reads a range in steps; between two of them writes and other reads have their turn.
