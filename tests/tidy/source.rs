@@ -48,6 +48,8 @@ impl Source {
             || self.path.ends_with("/tests.rs")
             || self.path.contains("/tests/")
             || self.path.ends_with("/model.rs")
+            || self.path.ends_with("/golden.rs")
+            || self.path.ends_with("/script.rs")
             || self.path.contains("/examples/")
             || self.path.contains("/benches/")
     }

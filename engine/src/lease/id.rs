@@ -47,7 +47,8 @@ pub fn ttl_min_s(election_timeout: Duration) -> i64 {
 }
 
 /// The time to live a grant really gets: what was asked for, but at least the minimum. Zero and
-/// negative requests get the minimum too. A time that is too large stays as it is: apply refuses it.
+/// negative requests get the minimum too. A time that is too large stays as it is: apply refuses
+/// it.
 ///
 /// Unit: seconds. Source: etcd `LeaseGrantResponse.TTL`.
 #[must_use]

@@ -14,7 +14,7 @@
 //! - V3 A watcher that is not dirty has been given every matching event up to the published
 //!   revision: a progress answer taken then is true.
 //! - V4 A group's ring holds every matching event from `ring_from` to the published revision.
-//! - V5 A watcher whose next revision was compacted away before it got there is told so and dropped.
+//! - V5 A watcher whose next revision was compacted away before it got there is told and dropped.
 //!
 //! ```text
 //! created ──► behind (next < ring_from: pulls history) ──► live (pulls the ring) ──► idle
@@ -312,8 +312,8 @@ impl Hub {
         }
     }
 
-    /// Gives a watcher that came from `StreamEnd::next_dirty` its next events, of whole revisions, about `bytes_max` of them (one revision
-    /// may be larger). The caller pulls until `Nothing`. A watcher that still has more afterwards
+    /// Gives a watcher that came from `StreamEnd::next_dirty` its next events, of whole revisions,
+    /// about `bytes_max` of them (one revision may be larger). The caller pulls until `Nothing`. A watcher that still has more afterwards
     /// goes to the back of its stream's dirty line.
     pub fn pull(&mut self, key: WatcherKey, mvcc: &Mvcc, bytes_max: usize) -> Pull {
         let Some(watcher) = self.watchers.get_mut(key.0) else { return Pull::Nothing };

@@ -20,8 +20,8 @@ use crate::limits::RANGE_CHUNK_BYTES;
 /// Field number of `RangeResponse.kvs`.
 const RANGE_KVS_FIELD: u32 = 2;
 
-/// Asks the replica. A write whose deadline passes before it is proposed is dropped. Once proposed, a write happens whatever the
-/// client does.
+/// Asks the replica. A write whose deadline passes before it is proposed is dropped; once proposed
+/// it happens, whatever the client does.
 pub(super) async fn propose(
     keyspace: &Keyspace,
     call: &Call,

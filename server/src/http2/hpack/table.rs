@@ -1,4 +1,4 @@
-//! The static table, and the dynamic table that a client fills. Source: RFC 7541 2.3 and appendix A.
+//! The static table, and the dynamic table that a client fills. Source: RFC 7541 2.3, appendix A.
 
 use std::collections::VecDeque;
 
