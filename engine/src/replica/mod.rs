@@ -169,8 +169,8 @@ impl Replica {
     /// Asks the group to do `command`. When it returns `Ok` the command is durable as the mode
     /// says, applied and published. A compaction that asks for physical removal waits for that too.
     ///
-    /// *Errors*: `Retry(TooManyRequests)` with a full queue, `Refuse` with the reason the state or a
-    /// limit has, `Stop` when this member has stopped. After a timeout the command may still happen
+    /// *Errors*: `Retry(TooManyRequests)` with a full queue, `Refuse` with the reason the state or
+    /// a limit has, `Stop` when this member has stopped. After a timeout the command may still happen
     /// (R3). Dropping the future forgets the answer, never the command.
     pub async fn propose(&self, command: Command) -> Result<Reply, Error> {
         self.propose_before(command, None).await

@@ -183,8 +183,8 @@ pub struct Recovered {
 
 impl Recovered {
     /// Whether acknowledged state may be missing: then this member must not vote on the strength
-    /// of what it has, and a sole voter fences its revisions. It stays so over further crashes until
-    /// `fenced` is called.
+    /// of what it has, and a sole voter fences its revisions. It stays so over further crashes
+    /// until `fenced` is called.
     #[must_use]
     pub fn may_have_lost(&self) -> bool {
         self.shortened

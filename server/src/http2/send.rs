@@ -121,7 +121,8 @@ impl Http2 {
         }
     }
 
-    /// Says that `size` bytes of a stream's payload were consumed: the client may send as many more.
+    /// Says that `size` bytes of a stream's payload were consumed: the client may send as many
+    /// more.
     pub fn consumed(&mut self, id: StreamId, size: usize) {
         let size = u32::try_from(size).expect("no more is consumed than a window holds");
         self.unreturned += size;
