@@ -111,3 +111,10 @@ pub const WAL_CATCH_UP_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const _: () = assert!(WAL_SEGMENT_BYTES_FIRST <= WAL_SEGMENT_BYTES_MAX);
 const _: () = assert!(WAL_BATCH_BYTES_MAX as u64 + 2 * 4096 <= WAL_SEGMENT_BYTES_FIRST);
 const _: () = assert!(WAL_SEGMENTS_SPARE >= 2);
+
+// snapshot
+
+/// Bytes of data one chunk of a checkpoint holds at most.
+pub const CHECKPOINT_CHUNK_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one piece of a checkpoint at most: what the loader puts together before it hands it on.
+pub const CHECKPOINT_PIECE_BYTES_MAX: usize = 1024 * 1024 * 1024;
