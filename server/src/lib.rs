@@ -8,5 +8,7 @@ pub mod http1;
 pub mod http2;
 pub mod limits;
 pub mod log;
+pub mod metrics;
 pub mod services;
+pub mod start;
 pub mod version;

@@ -18,6 +18,24 @@ pub fn wall_now() -> WallTime {
     WallTime(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Whether this is process 1, which no signal ends by itself.
+#[must_use]
+pub fn is_first() -> bool {
+    std::process::id() == 1
+}
+
+/// A number nobody can foresee, to seed a shard's generator (`/dev/urandom`; the clock and the
+/// process id where there is none).
+#[must_use]
+pub fn seed() -> u64 {
+    let mut bytes = [0u8; 8];
+    let filled = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    match filled {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => wall_now().0 ^ u64::from(std::process::id()).rotate_left(32),
+    }
+}
+
 /// How many threads can run at once here.
 #[must_use]
 pub fn cores() -> usize {

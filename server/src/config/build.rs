@@ -157,7 +157,7 @@ fn keyspaces(
     let mut listen_client_urls = settings.urls("listen-client-urls");
     let quiet = settings.source("listen-client-urls") == Source::Default;
     if quiet && personality == Personality::Ringbolt {
-        let path = data_dir.join("ringbolt.sock").to_string_lossy().into_owned();
+        let path = data_dir.join("client.sock").to_string_lossy().into_owned();
         listen_client_urls.push(Url { scheme: Scheme::Unix, host: String::new(), path });
     }
     let fsync = if settings.flag("unsafe-no-fsync") {

@@ -284,7 +284,7 @@ fn defaults() {
     let (config, _) = run(call(&["ringbolt", "--quota-backend-bytes=-1"]));
     assert_eq!(config.data_dir, Path::new("default.ringbolt"));
     let urls = url::texts(&config.default_keyspace().listen_client_urls);
-    assert_eq!(urls, ["http://localhost:2379", "unix://default.ringbolt/ringbolt.sock"]);
+    assert_eq!(urls, ["http://localhost:2379", "unix://default.ringbolt/client.sock"]);
     assert_eq!(config.default_keyspace().quota_bytes, None);
 }
 

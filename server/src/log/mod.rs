@@ -59,6 +59,14 @@ pub fn info(message: &str, fields: Fields) {
     write(&Notice::info(message, fields));
 }
 
+/// What consensus does. These lines carry raft's name, as in etcd.
+#[track_caller]
+pub fn raft(message: &str) {
+    let caller = Location::caller();
+    let caller = place(caller.file(), caller.line());
+    put(Level::Info, "raft", &caller, "ringbolt_server", message, &Vec::new());
+}
+
 /// What should not happen.
 #[track_caller]
 pub fn warn(message: &str, fields: Fields) {

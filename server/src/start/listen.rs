@@ -1,0 +1,128 @@
+//! Listeners: from URLs to bound sockets, and from sockets to connections.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use ringbolt_io::local::Bell;
+use ringbolt_io::net::ListenHow;
+use ringbolt_io::{Address, Io, Listener, process};
+use slab::Slab;
+
+use super::directory::plain;
+use super::limits::{ACCEPT_PAUSE, FILES_RESERVED};
+use crate::config::SocketConfig;
+use crate::config::url::{Place, Url};
+use crate::connection::{Connection, Parts, PeerInfo};
+use crate::log;
+
+/// A bound socket and what is served on it.
+pub struct Bound {
+    /// The URL it was asked for with.
+    pub url: Url,
+    listener: Listener,
+}
+
+/// Binds a URL.
+///
+/// # Errors
+/// Go's text: `listen tcp 127.0.0.1:2379: bind: address already in use`.
+pub fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, String> {
+    let how = ListenHow {
+        reuse_port: sockets.reuse_port,
+        reuse_address: sockets.reuse_address,
+        socket_mode: Some(sockets.unix_mode),
+        socket_owner: sockets.unix_owner,
+    };
+    let (address, network, shown) = match url.place() {
+        Place::Tcp(host, port) => {
+            let ip = if host == "localhost" {
+                IpAddr::V4(Ipv4Addr::LOCALHOST)
+            } else {
+                host.parse().map_err(|_| format!("listen tcp: {host} is no IP address"))?
+            };
+            let port = match port.as_str() {
+                "" => 0,
+                port => port.parse().map_err(|_| format!("listen tcp: invalid port {port}"))?,
+            };
+            let address = SocketAddr::new(ip, port);
+            (Address::Tcp(address), "tcp", address.to_string())
+        }
+        Place::Unix(path) => {
+            let shown = path.display().to_string();
+            (Address::Unix(path), "unix", shown)
+        }
+        Place::Abstract(name) => {
+            let shown = format!("@{name}");
+            (Address::Abstract(name.into_bytes()), "unix", shown)
+        }
+    };
+    let listener = io
+        .listen(&address, &how)
+        .map_err(|error| format!("listen {network} {shown}: bind: {}", plain(&error)))?;
+    Ok(Bound { url: url.clone(), listener })
+}
+
+/// The connections of one listener.
+#[derive(Default)]
+pub struct Connections {
+    open: RefCell<Slab<Connection>>,
+    /// Rung when one ends.
+    freed: Bell,
+}
+
+impl Connections {
+    /// Asks every client to go.
+    pub fn shut_down(&self) {
+        for (_, connection) in self.open.borrow().iter() {
+            connection.shut_down();
+        }
+    }
+
+    /// Calls that are not answered yet.
+    #[must_use]
+    pub fn calls_open(&self) -> usize {
+        self.open.borrow().iter().map(|(_, connection)| connection.calls_open()).sum()
+    }
+
+    /// Ends every connection now.
+    pub fn close(&self) {
+        let all: Vec<Connection> =
+            self.open.borrow().iter().map(|(_, connection)| connection.clone()).collect();
+        for connection in all {
+            connection.close();
+        }
+    }
+}
+
+/// Accepts until the task is dropped, which closes the listener.
+pub async fn accept(io: Io, bound: Bound, parts: Parts, connections: Rc<Connections>) {
+    let files = process::open_files_limit();
+    let room = usize::try_from(files.saturating_sub(FILES_RESERVED)).unwrap_or(usize::MAX).max(1);
+    loop {
+        while connections.open.borrow().len() >= room {
+            // Receipt: a connection has ended.
+            connections.freed.heard().await;
+        }
+        // Bytes: a client comes.
+        match bound.listener.accept().await {
+            Ok((stream, peer)) => {
+                let parts = parts.clone();
+                let connection = Connection::new(&io, stream, PeerInfo::from(peer), parts);
+                let key = connections.open.borrow_mut().insert(connection.clone());
+                let connections = connections.clone();
+                io.spawn("connection", async move {
+                    connection.serve().await;
+                    connections.open.borrow_mut().remove(key);
+                    connections.freed.ring();
+                });
+            }
+            Err(error) => {
+                let fields =
+                    vec![("address", bound.url.address().into()), ("error", plain(&error).into())];
+                log::warn("could not accept a connection", fields);
+                io.sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

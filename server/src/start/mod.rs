@@ -1,0 +1,225 @@
+//! From settings to a running server, and back.
+//!
+//! The main thread is the coordinator: it makes the shards, hears what becomes of them, and waits
+//! for a signal. Keyspaces are spread over shards by their number.
+//!
+//! ```text
+//! check directory ─► make shards ─► all bound ─► open ─► all ready ─► notify init ─► signal
+//!                                                                                      │
+//! die by the same signal ◄─ "closed etcd server" ◄─ all closed ◄─ order: stop ◄────────┘
+//! ```
+
+mod compaction;
+mod directory;
+mod facts;
+mod limits;
+mod listen;
+mod shard;
+mod signals;
+mod words;
+
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+
+use ringbolt_io::{mailbox, process};
+
+use crate::config::keyspace::Fsync;
+use crate::config::notice::Notice;
+use crate::config::{Config, check};
+use crate::log;
+pub use directory::plain;
+use directory::{Found, Refusal};
+use limits::STOP_TIME_MAX;
+
+/// What a shard or the signal thread tells the coordinator.
+enum Report {
+    /// All listeners of a shard are bound; it waits for orders.
+    Bound(mailbox::Sender<Order>),
+    /// All keyspaces of a shard serve.
+    Ready,
+    /// The start failed: the text behind "discovery failed".
+    Failed(String),
+    /// A log failed (W7): the cause.
+    LogFailed(String),
+    /// A shard has closed everything.
+    Closed,
+    /// SIGTERM or SIGINT.
+    Signal(i32),
+}
+
+/// What the coordinator tells a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// Open the keyspaces and serve.
+    Open,
+    /// Stop serving and close.
+    Stop,
+}
+
+/// Runs the server until it is told to stop.
+#[must_use]
+pub fn run(config: Config, notices: &[Notice], command_line: Vec<String>) -> ExitCode {
+    for notice in notices {
+        log::write(notice);
+    }
+    match serve(&config, command_line) {
+        Ok(signal) => {
+            signals::die(signal);
+            ExitCode::SUCCESS
+        }
+        Err(refusal) => {
+            let mut fields = vec![("error", refusal.error.into())];
+            if refusal.message == "failed to list data directory" {
+                fields.insert(0, ("dir", config.data_dir.display().to_string().into()));
+            }
+            log::fatal(refusal.message, fields);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The signal that ended it.
+fn serve(config: &Config, command_line: Vec<String>) -> Result<i32, Refusal> {
+    let failed = |error: String| Refusal { message: "discovery failed", error };
+    let found = prepare(config)?;
+    process::raise_open_files_limit();
+    words::starting(config, found == Found::Member);
+    check::start(config).map_err(failed)?;
+    if found == Found::Empty {
+        check::bootstrap(config).map_err(failed)?;
+    }
+    directory::claim(&config.data_dir, found).map_err(|error| {
+        log::error("bootstrap failed", vec![("error", error.clone().into())]);
+        failed(error)
+    })?;
+    let (sender, reports) = channel();
+    signals::watch(sender.clone()).map_err(|error| failed(directory::plain(&error)))?;
+    let shards = make_shards(config, &command_line, &sender).map_err(failed)?;
+    let outcome = coordinate(config, shards, &reports);
+    log::info("closed etcd server", words::closing(config));
+    outcome
+}
+
+/// Looks at the data directory and says what was found.
+fn prepare(config: &Config) -> Result<Found, Refusal> {
+    let directory = config.data_dir.display().to_string();
+    let fields = || vec![("data-dir", directory.as_str().into())];
+    if config.data_dir_is_default {
+        log::warn("'data-dir' was empty; using default", fields());
+    }
+    let mut notices = Vec::new();
+    let found = directory::identify(&config.data_dir, &mut notices)?;
+    for notice in &notices {
+        log::write(notice);
+    }
+    let mut fields = fields();
+    fields.push(("dir-type", found.word().into()));
+    match found {
+        Found::Empty => log::info("Initialize and start etcd server", fields),
+        Found::Member => log::info("server has already been initialized", fields),
+    }
+    for keyspace in config.keyspaces.iter().filter(|keyspace| keyspace.fsync != Fsync::Safe) {
+        let lost = match keyspace.fsync {
+            Fsync::Memory => "everything, when the process ends",
+            _ => "the last flush interval, when the power fails",
+        };
+        let fields = vec![
+            ("keyspace", keyspace.name.as_str().into()),
+            ("fsync", keyspace.fsync.word().into()),
+            ("can-be-lost", lost.into()),
+        ];
+        log::warn("acknowledged writes can be lost", fields);
+    }
+    Ok(found)
+}
+
+/// Starts the threads; returns how many.
+fn make_shards(
+    config: &Config,
+    command_line: &[String],
+    reports: &Sender<Report>,
+) -> Result<usize, String> {
+    let asked = if config.shards == 0 { process::cores() } else { config.shards };
+    // Everything of a keyspace lives on its home shard: more shards than keyspaces would idle.
+    let count = asked.min(config.keyspaces.len()).max(1);
+    for shard in 0..count {
+        let keyspaces = (0..config.keyspaces.len()).filter(|index| index % count == shard);
+        let plan = shard::Plan {
+            shard,
+            config: config.clone(),
+            keyspaces: keyspaces.collect(),
+            command_line: command_line.to_vec(),
+            seed: process::seed(),
+        };
+        let reports = reports.clone();
+        std::thread::Builder::new()
+            .name(format!("shard-{shard}"))
+            .spawn(move || shard::run(plan, reports))
+            .map_err(|error| format!("shard {shard}: {}", directory::plain(&error)))?;
+    }
+    Ok(count)
+}
+
+/// Hears reports from the start to the end; gives the signal that ended it.
+fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Result<i32, Refusal> {
+    let failed = |error: String| Refusal { message: "discovery failed", error };
+    let mut orders: Vec<mailbox::Sender<Order>> = Vec::new();
+    let mut ready = 0;
+    loop {
+        match reports.recv().expect("the coordinator holds a sender of its own") {
+            Report::Bound(sender) => {
+                orders.push(sender);
+                if orders.len() == shards {
+                    order(&orders, Order::Open);
+                }
+            }
+            Report::Ready => {
+                ready += 1;
+                if ready == shards {
+                    signals::ready();
+                }
+            }
+            Report::Closed => {}
+            Report::Failed(error) => {
+                stop(config, &orders, reports);
+                return Err(failed(error));
+            }
+            Report::LogFailed(cause) => {
+                // W7: what the file holds is unknown, so nothing more is written, not even a mark.
+                return Err(Refusal { message: "log failed", error: cause });
+            }
+            Report::Signal(signal) => {
+                let fields = vec![("signal", signals::word(signal).into())];
+                log::info("received signal; shutting down", fields);
+                signals::stopping();
+                stop(config, &orders, reports);
+                return Ok(signal);
+            }
+        }
+    }
+}
+
+fn order(shards: &[mailbox::Sender<Order>], order: Order) {
+    for shard in shards {
+        // A shard that is gone needs no order; its mailbox is never full of two.
+        let _gone = shard.try_send(order);
+    }
+}
+
+/// Stops the shards that wait for orders, and waits until they have closed.
+fn stop(config: &Config, shards: &[mailbox::Sender<Order>], reports: &Receiver<Report>) {
+    log::info("closing etcd server", words::closing(config));
+    log::info("skipped leadership transfer for single voting member cluster", vec![]);
+    order(shards, Order::Stop);
+    let mut left = shards.len();
+    while left > 0 {
+        match reports.recv_timeout(STOP_TIME_MAX) {
+            Ok(Report::Closed | Report::Failed(_)) => left -= 1,
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                let fields = vec![("shards", left.into())];
+                return log::error("gave up waiting for shards to close", fields);
+            }
+        }
+    }
+}

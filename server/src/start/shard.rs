@@ -1,0 +1,322 @@
+//! One shard: a thread with its driver, the keyspaces homed on it, and their listeners.
+//!
+//! ```text
+//! bind listeners ─► open replicas ─► accept ─► (order: stop) ─► drain ─► close replicas
+//! ```
+//! Listeners are bound before data is opened: a port in use must not cost a recovery.
+
+use std::rc::Rc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use ringbolt_engine::lease::ttl_min_s;
+use ringbolt_engine::replica::{Mode, Replica, ReplicaConfig};
+use ringbolt_engine::state::Limits;
+use ringbolt_io::{Executor, Io, TaskHandle, mailbox, make_driver};
+
+use super::compaction::{self, Schedule};
+use super::facts::Facts;
+use super::limits::{DRAIN_STEP, DRAIN_TIME_MAX, ORDERS_WAITING_MAX};
+use super::listen::{Bound, Connections, accept, bind};
+use super::{Order, Report};
+use crate::config::keyspace::{DEFAULT_NAME, Fsync, Keyspace};
+use crate::config::url::Url;
+use crate::config::{Config, check};
+use crate::connection::{Call, Parts, Service, Web, message_bytes_max};
+use crate::grpc::{Code, Status};
+use crate::http1::{Front, Port, Settings as WebSettings};
+use crate::metrics::Metrics;
+use crate::version::CLUSTER_VERSION;
+use crate::{http2, log, services};
+
+/// What a shard is told when it is made.
+pub struct Plan {
+    /// Its number.
+    pub shard: usize,
+    /// All settings.
+    pub config: Config,
+    /// Which of the keyspaces are homed here.
+    pub keyspaces: Vec<usize>,
+    /// The command line, for `/debug/vars`.
+    pub command_line: Vec<String>,
+    /// Seed of its random numbers.
+    pub seed: u64,
+}
+
+/// Everything of one keyspace that stops with it.
+struct Running {
+    name: String,
+    replica: Rc<Replica>,
+    connections: Rc<Connections>,
+    tasks: Vec<TaskHandle>,
+}
+
+/// Sockets of one keyspace, by what is served on them.
+struct Sockets {
+    client: Vec<Bound>,
+    http: Vec<Bound>,
+    metrics: Vec<Bound>,
+    peer: Vec<Bound>,
+}
+
+/// The body of the shard's thread.
+pub fn run(plan: Plan, reports: Sender<Report>) {
+    let engine = match plan.config.io_engine {
+        crate::config::IoEngine::Auto => ringbolt_io::Engine::Auto,
+        crate::config::IoEngine::Uring => ringbolt_io::Engine::Uring,
+        crate::config::IoEngine::Epoll => ringbolt_io::Engine::Epoll,
+    };
+    let (driver, why) = match make_driver(engine, plan.seed) {
+        Ok(made) => made,
+        Err(error) => {
+            let _nobody_listens_at_the_end = reports.send(Report::Failed(error.to_string()));
+            return;
+        }
+    };
+    if plan.shard == 0 {
+        let fields = vec![
+            ("io-engine", driver.name().into()),
+            ("reason", why.into()),
+            ("spin", format!("{}us", plan.config.spin.as_micros()).into()),
+        ];
+        log::info("chose io engine", fields);
+    }
+    let executor = Executor::new(driver);
+    executor.set_spin(plan.config.spin);
+    let io = executor.io();
+    executor.run(serve(io, plan, reports));
+}
+
+/// The root task: from bind to close.
+async fn serve(io: Io, plan: Plan, reports: Sender<Report>) {
+    let tell = |report: Report| {
+        let _nobody_listens_at_the_end = reports.send(report);
+    };
+    let mut bound = Vec::new();
+    for &index in &plan.keyspaces {
+        match bind_all(&io, &plan.config, index) {
+            Ok(sockets) => bound.push((index, sockets)),
+            Err(error) => return tell(Report::Failed(error)),
+        }
+    }
+    let (orders, mail) = mailbox::mailbox(&io, ORDERS_WAITING_MAX);
+    tell(Report::Bound(orders));
+    // Receipt: every shard has its sockets, or the start is given up.
+    if mail.receive().await != Some(Order::Open) {
+        return tell(Report::Closed);
+    }
+    let mut running = Vec::new();
+    for (index, sockets) in bound {
+        let keyspace = &plan.config.keyspaces[index];
+        match open(&io, &plan, keyspace, sockets, &reports).await {
+            Ok(one) => running.push(one),
+            Err(error) => {
+                close(&io, running).await;
+                return tell(Report::Failed(error));
+            }
+        }
+    }
+    tell(Report::Ready);
+    // Receipt: the order to stop, or the coordinator is gone.
+    let _stop_either_way = mail.receive().await;
+    close(&io, running).await;
+    tell(Report::Closed);
+}
+
+fn bind_all(io: &Io, config: &Config, index: usize) -> Result<Sockets, String> {
+    let keyspace = &config.keyspaces[index];
+    let is_default = keyspace.name == DEFAULT_NAME;
+    let all = |urls: &[Url]| -> Result<Vec<Bound>, String> {
+        urls.iter().map(|url| bind(io, url, &config.sockets)).collect()
+    };
+    // Ports that etcd knows once belong to the default keyspace.
+    let shared = |urls: &[Url]| if is_default { all(urls) } else { Ok(Vec::new()) };
+    let peer = shared(&config.listen_peer_urls).inspect_err(|_| {
+        log::error("creating peer listener failed", vec![]);
+    })?;
+    Ok(Sockets {
+        peer,
+        client: all(&keyspace.listen_client_urls)?,
+        http: shared(&config.listen_client_http_urls)?,
+        metrics: shared(&config.listen_metrics_urls)?,
+    })
+}
+
+fn replica_config(config: &Config, keyspace: &Keyspace) -> ReplicaConfig {
+    let mode = match keyspace.fsync {
+        Fsync::Safe => Mode::Safe,
+        Fsync::NoFsync => Mode::NoFsync,
+        Fsync::Memory => Mode::Memory,
+    };
+    let cluster = &config.cluster;
+    let texts = crate::config::url::texts;
+    let token = &cluster.initial_cluster_token;
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let ticks = cluster.election_timeout.as_millis() / cluster.heartbeat_interval.as_millis();
+    ReplicaConfig {
+        peer_urls: texts(&cluster.initial_advertise_peer_urls),
+        client_urls: texts(&keyspace.advertise_client_urls),
+        // Each keyspace is a cluster of its own.
+        cluster_token: match keyspace.name.as_str() {
+            DEFAULT_NAME => token.clone(),
+            name => format!("{token}/{name}"),
+        },
+        version: CLUSTER_VERSION.to_owned(),
+        heartbeat_interval: cluster.heartbeat_interval,
+        election_ticks: usize::try_from(ticks).unwrap_or(usize::MAX),
+        flush_interval: config.flush_interval,
+        max_request_bytes: size(config.limits.max_request_bytes),
+        max_txn_ops: size(config.limits.max_txn_ops),
+        quota_bytes: quota(keyspace),
+        ..ReplicaConfig::new(&config.name, keyspace.directory.clone(), mode)
+    }
+}
+
+/// As flags give it: negative for none.
+fn quota(keyspace: &Keyspace) -> i64 {
+    keyspace.quota_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
+}
+
+/// Opens a keyspace and serves it.
+async fn open(
+    io: &Io,
+    plan: &Plan,
+    keyspace: &Keyspace,
+    sockets: Sockets,
+    reports: &Sender<Report>,
+) -> Result<Running, String> {
+    let config = &plan.config;
+    let replica = Replica::open(io.clone(), replica_config(config, keyspace))
+        .await
+        .map_err(|error| format!("keyspace {}: {error}", keyspace.name))?;
+    let metrics = Metrics::new(config, keyspace);
+    metrics.observe(&replica);
+    super::words::opened(config, keyspace, &replica);
+    let mut tasks = vec![io.spawn("failure", tell_failure(replica.clone(), reports.clone()))];
+    let retention = check::compaction_retention(
+        &config.compaction.auto_mode,
+        &config.compaction.auto_retention,
+    )
+    .expect("checked before the shards were made");
+    if let Some(schedule) = Schedule::new(&config.compaction.auto_mode, retention, io.now()) {
+        let compaction = compaction::run(io.clone(), replica.clone(), schedule);
+        tasks.push(io.spawn("auto-compaction", compaction));
+    }
+    let connections = Rc::new(Connections::default());
+    let parts = parts(io, plan, keyspace, &replica, &metrics);
+    super::words::ready(&sockets.client, config);
+    for (list, parts) in [
+        (sockets.client, &parts.client),
+        (sockets.http, &parts.http),
+        (sockets.metrics, &parts.metrics),
+        (sockets.peer, &parts.peer),
+    ] {
+        for bound in list {
+            let task = accept(io.clone(), bound, parts.clone(), connections.clone());
+            tasks.push(io.spawn("listener", task));
+        }
+    }
+    Ok(Running { name: keyspace.name.clone(), replica, connections, tasks })
+}
+
+/// What is served on each kind of port.
+struct PortParts {
+    client: Parts,
+    http: Parts,
+    metrics: Parts,
+    peer: Parts,
+}
+
+fn parts(
+    io: &Io,
+    plan: &Plan,
+    keyspace: &Keyspace,
+    replica: &Rc<Replica>,
+    metrics: &Rc<Metrics>,
+) -> PortParts {
+    let config = &plan.config;
+    let settings = services::Settings {
+        limits: Limits {
+            max_txn_ops: replica.config().max_txn_ops,
+            max_request_bytes: replica.config().max_request_bytes,
+        },
+        progress_interval: config.watch_progress_notify_interval,
+        quota_bytes: quota(keyspace),
+        lease_ttl_min_s: ttl_min_s(config.cluster.election_timeout),
+    };
+    let store = services::Keyspace::new(io.clone(), replica.clone(), settings);
+    let service: Rc<dyn Service> = services::Dispatcher::new(store);
+    let web_settings = Rc::new(WebSettings {
+        cors: config.cors.clone(),
+        host_whitelist: config.host_whitelist.clone(),
+        gateway: config.enable_grpc_gateway,
+        read_time_max: Duration::from_secs(5) + 2 * config.cluster.election_timeout,
+        command_line: plan.command_line.clone(),
+    });
+    let facts = Facts::new(replica.clone(), metrics.clone());
+    let web = |port: Port| -> Option<Rc<dyn Web>> {
+        Some(Front::new(io, port, facts.clone(), web_settings.clone()))
+    };
+    let client = Parts {
+        service,
+        web: if config.listen_client_http_urls.is_empty() { web(Port::Client) } else { None },
+        http2: http2::Limits {
+            concurrent_streams_max: config.limits.max_concurrent_streams,
+            keepalive_interval: never_if_zero(config.keepalive.interval),
+            keepalive_timeout: never_if_zero(config.keepalive.timeout),
+            ping_interval_min: config.keepalive.min_time,
+        },
+        message_bytes_max: message_bytes_max(replica.config().max_request_bytes),
+    };
+    let plain = |port: Port| Parts { service: Rc::new(NoGrpc), web: web(port), ..client.clone() };
+    PortParts {
+        http: plain(Port::Client),
+        metrics: plain(Port::Metrics),
+        peer: plain(Port::Peer),
+        client,
+    }
+}
+
+fn never_if_zero(time: Duration) -> Duration {
+    if time.is_zero() { Duration::from_secs(u64::from(u32::MAX)) } else { time }
+}
+
+/// A port without gRPC answers a call as a server that never had the method.
+struct NoGrpc;
+
+impl Service for NoGrpc {
+    fn call(self: Rc<Self>, call: Call) {
+        let text = format!("unknown service {}", call.method.service);
+        call.responder.unary(Err(Status::new(Code::Unimplemented, text)));
+    }
+}
+
+/// W7: a log that failed ends the process.
+async fn tell_failure(replica: Rc<Replica>, reports: Sender<Report>) {
+    // Receipt: never, unless the log fails.
+    let cause = replica.failed().await;
+    let _nobody_listens_at_the_end = reports.send(Report::LogFailed(cause));
+}
+
+/// Backwards: no more clients, the open calls, the connections, the replicas.
+async fn close(io: &Io, running: Vec<Running>) {
+    for one in &running {
+        for task in &one.tasks {
+            task.abort();
+        }
+        one.connections.shut_down();
+    }
+    let until = io.now() + DRAIN_TIME_MAX;
+    let busy = || running.iter().any(|one| one.connections.calls_open() > 0);
+    while busy() && io.now() < until {
+        io.sleep(DRAIN_STEP).await;
+    }
+    for one in &running {
+        // Durability: what was taken is logged, and the log says that nothing is missing.
+        one.replica.close().await;
+        one.connections.close();
+        log::info("closed keyspace", vec![("keyspace", one.name.as_str().into())]);
+    }
+    // The last frames leave before the sockets close.
+    io.sleep(DRAIN_STEP).await;
+}
