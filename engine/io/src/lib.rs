@@ -21,9 +21,9 @@ pub mod local;
 pub mod mailbox;
 pub mod net;
 pub mod process;
-mod real;
 pub mod select;
 pub mod sim;
+mod system;
 pub mod time;
 pub mod uring;
 

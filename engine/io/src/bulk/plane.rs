@@ -25,7 +25,7 @@ use crate::limits::{
     BULK_BURST, BULK_CHUNK_BYTES, BULK_RATE_BYTES_PER_S, BULK_SYNC_BYTES, DIRECT_ALIGN_BYTES,
 };
 use crate::mailbox::Sender;
-use crate::real::files::{self, Outcome, SharedFile, short_write};
+use crate::system::files::{self, Outcome, SharedFile, short_write};
 
 /// Memory that glommio registers with its rings: a chunk to write and one to spare.
 const REGISTERED_BYTES: usize = 2 * BULK_CHUNK_BYTES;

@@ -21,12 +21,12 @@ use rustix::io::Errno;
 use crate::driver::{BulkPlane, Call, Done, Driver, HandleId, Op, RemoteWaker, Reply, Token};
 use crate::limits::{CONNECT_RETRY, DISK_THREADS_MAX, EPOLL_EVENTS_MAX};
 use crate::net::{Address, ListenHow};
-use crate::real::clock::{self, Seeded};
-use crate::real::files::{self, Outcome, SharedFile};
-use crate::real::handles::Handles;
-use crate::real::pool::{Answer, Answers, Pool};
-use crate::real::sockets::{Waits, listen, unknown};
-use crate::real::wake::WakeLine;
+use crate::system::clock::{self, Seeded};
+use crate::system::files::{self, Outcome, SharedFile};
+use crate::system::handles::Handles;
+use crate::system::pool::{Answer, Answers, Pool};
+use crate::system::sockets::{Waits, listen, unknown};
+use crate::system::wake::WakeLine;
 use crate::time::{MonoTime, WallTime};
 
 use sockets::{Connecting, Listening, Streaming};

@@ -19,7 +19,7 @@ use super::{Entry, State, WAKE_DATA};
 use crate::driver::{Done, HandleId, Token};
 use crate::limits::SEND_SLICES_MAX;
 use crate::net::{Address, Peer};
-use crate::real::sockets::{
+use crate::system::sockets::{
     Bound, SocketFile, Waits, cancelled, is_of_one_connection, new_socket, socket_address, unknown,
     welcome,
 };

@@ -15,8 +15,8 @@ use crate::buffer::AlignedBuffer;
 use crate::disk::Durability;
 use crate::driver::{HandleId, Token};
 use crate::limits::SEND_SLICES_MAX;
-use crate::real::files::{SharedFile, write_flags};
-use crate::real::wake::WakeLine;
+use crate::system::files::{SharedFile, write_flags};
+use crate::system::wake::WakeLine;
 
 /// One operation in the kernel. Everything an SQE points to lies on the heap behind these fields,
 /// so a flight may be moved while it is in the air.

@@ -22,7 +22,7 @@ use super::{Entry, State};
 use crate::driver::{Done, HandleId, Token};
 use crate::limits::{ARRIVED_MAX, INBOX_BYTES_MAX, READ_BYTES_MAX, SEND_SLICES_MAX};
 use crate::net::Address;
-use crate::real::sockets::{
+use crate::system::sockets::{
     Bound, SocketFile, Waits, cancelled, is_of_one_connection, new_socket, socket_address, unknown,
     welcome,
 };

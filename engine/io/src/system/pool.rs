@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use crate::driver::{Done, Token};
-use crate::real::files::Outcome;
-use crate::real::wake::WakeLine;
+use crate::system::files::Outcome;
+use crate::system::wake::WakeLine;
 
 /// What a job gives.
 pub(crate) enum Answer {
