@@ -42,15 +42,11 @@ async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::
             idle_since = io.now();
             continue;
         }
-        let (idle, wait) = {
-            let log = inner.log.borrow();
-            let idle = log.flights.is_empty() && log.marked < log.durable;
-            (idle, log.config.mark_idle)
-        };
-        if !idle {
+        if !inner.log.borrow().is_idle_unmarked() {
             inner.keep.heard().await;
             continue;
         }
+        let wait = inner.log.borrow().config.mark_idle;
         let due = idle_since + wait;
         if io.now() >= due {
             let mark = inner.log.borrow().mark(0, None);
@@ -58,7 +54,9 @@ async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::
             inner.log.borrow_mut().marked = mark.watermark;
             idle_since = io.now();
         } else {
+            inner.mark_is_due.set(true);
             io.timeout(due - io.now(), inner.keep.heard()).await;
+            inner.mark_is_due.set(false);
         }
     }
 }

@@ -192,6 +192,9 @@ impl Log {
         if let Some(state) = hard_state {
             assert!(state.term >= self.appended.term, "a term never falls");
             self.appended = state;
+            if matches!(self.waiting.back(), Some(Waiting::State(_))) {
+                self.waiting.pop_back();
+            }
             self.waiting.push_back(Waiting::State(state));
         }
         if entries.is_empty() && !voted && !must_sync {
@@ -491,7 +494,7 @@ impl Log {
     }
 
     /// Whether the spare segments are not there and do not come by themselves.
-    fn is_short_of_space(&self) -> bool {
+    pub fn is_short_of_space(&self) -> bool {
         let full = self.zeroing_failed && self.unused() < WAL_SEGMENTS_SPARE;
         full || self.list_is_full()
     }
@@ -570,6 +573,11 @@ impl Log {
     }
 
     // Marks.
+
+    /// Whether a mark would tell more than the last one, and nothing more is on its way.
+    pub fn is_idle_unmarked(&self) -> bool {
+        self.flights.is_empty() && self.marked < self.durable
+    }
 
     /// A mark of this moment that leaves out the `released` oldest segments and lists `prepared`.
     pub fn mark(&self, released: usize, prepared: Option<&Segment>) -> Mark {

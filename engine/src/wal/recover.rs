@@ -325,6 +325,8 @@ async fn go_on(
     if in_place {
         log.active = log.sealed.pop_back();
         log.sealed_bytes -= log.active.as_ref().map_or(0, |active| active.size);
+    } else {
+        log.offset = 0;
     }
     log.restore(content.hard_state, content.checkpoint.as_ref(), last_index);
     find_free(place, log, unused).await?;

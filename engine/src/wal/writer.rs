@@ -38,6 +38,8 @@ pub(super) struct Inner {
     pub marks: RefCell<Option<MarkFile>>,
     pub marks_wanted: Cell<u64>,
     pub marks_written: Cell<u64>,
+    /// The keeper waits for the moment of an idle mark: nobody needs to tell it that one is due.
+    pub mark_is_due: Cell<bool>,
     pub zeroing: RefCell<Option<TaskHandle>>,
     tasks: RefCell<Vec<TaskHandle>>,
     /// Rung when a write was submitted.
@@ -112,6 +114,7 @@ impl Writer {
             marks: RefCell::new(Some(marks)),
             marks_wanted: Cell::new(0),
             marks_written: Cell::new(0),
+            mark_is_due: Cell::new(false),
             zeroing: RefCell::new(None),
             tasks: RefCell::default(),
             work: Bell::default(),
@@ -362,7 +365,11 @@ impl Inner {
                 }
                 self.tell();
                 self.flush.ring();
-                self.keep.ring();
+                let log = self.log.borrow();
+                let unmarked = log.is_idle_unmarked() && !self.mark_is_due.get();
+                if unmarked || log.releasable() > 0 || log.failure.is_some() {
+                    self.keep.ring();
+                }
                 continue;
             }
             if self.log.borrow().stopping {
@@ -376,7 +383,7 @@ impl Inner {
 
     fn poll_drained(&self, context: &mut Context<'_>) -> Poll<()> {
         let log = self.log.borrow();
-        let idle = log.flights.is_empty() && (!log.has_waiting() || log.zeroing_failed);
+        let idle = log.flights.is_empty() && (!log.has_waiting() || log.is_short_of_space());
         if idle || log.failure.is_some() || log.stopping {
             return Poll::Ready(());
         }

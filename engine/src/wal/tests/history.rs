@@ -29,6 +29,9 @@ pub(super) struct History {
     pub acknowledged: usize,
     pub flushed: usize,
     tickets: Vec<(Ticket, usize, bool)>,
+    /// Torn tails and logs without their first entries that were met.
+    pub cuts: usize,
+    pub released: usize,
     /// The state after every act.
     pub model: Model,
 }
@@ -122,6 +125,8 @@ impl History {
                 self.model.checkpoint
             );
         };
+        self.cuts += usize::from(found.cut.is_some());
+        self.released += usize::from(found.entries.first().is_some_and(|entry| entry.index.0 > 1));
         self.acts.truncate(count);
         self.acknowledged = count;
         self.flushed = count;

@@ -224,6 +224,7 @@ fn segments_are_recycled() {
             let (writer, found) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
             let last = found.entries.last().map_or(0, |entry| entry.index.0);
             assert_eq!(last, life * 100);
+            assert!(writer.bytes_since_checkpoint() < 64 * 1024, "{:?}", writer.gauges());
             for index in last + 1..=last + 100 {
                 let ticket = writer.append(entries(index..=index));
                 writer.wait_durable(ticket).await.expect("sound");
@@ -247,6 +248,27 @@ async fn checkpoint(writer: &Writer, index: u64) {
     let ticket = writer.mark_snapshot(Checkpoint { index, term, root: 5, file });
     writer.wait_durable(ticket).await.expect("sound");
     writer.release_before(index);
+}
+
+/// What has gathered goes out in one batch, the last commit of many with it.
+#[test]
+fn commits_do_not_pile_up() {
+    let mut rig = Rig::new(12);
+    rig.run(|io| async move {
+        let (writer, _) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+        let first = Batch { hard_state: Some(hard_state(1, 1, 0)), ..entries(1..=9) };
+        writer.wait_durable(writer.append(first)).await.expect("sound");
+        for commit in 1..=9 {
+            let state = Some(hard_state(1, 1, commit));
+            writer.append(Batch { hard_state: state, ..Batch::default() });
+        }
+        writer.wait_durable(writer.append(entries(10..=10))).await.expect("sound");
+    });
+    rig.world.crash(rig.machine, CrashKind::Power);
+    rig.run(|io| async move {
+        let (_, found) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+        assert_eq!(found.hard_state, hard_state(1, 1, 9));
+    });
 }
 
 /// A log that crashes at every start does not grow with each of them.
