@@ -1,1 +1,3 @@
-//! Head.
+//! What the whole-system suites share.
+
+pub mod compare;

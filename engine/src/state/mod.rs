@@ -26,9 +26,7 @@ pub mod rest;
 pub mod validate;
 
 #[cfg(test)]
-mod golden;
-#[cfg(test)]
-mod script;
+mod tests;
 
 use std::cell::Cell;
 use std::rc::Rc;

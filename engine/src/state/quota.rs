@@ -56,7 +56,7 @@ pub(super) fn txn_cost(request: &TxnRequest) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::script;
+    use crate::state::tests::script;
 
     /// Rule 11.2: operations and what they cost.
     #[test]

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use ringbolt_proto::etcdserverpb::request_op::Request;
 
 use super::*;
-use crate::state::golden::Store;
-use crate::state::{Member, Members, StateConfig, script};
+use crate::state::tests::golden::Store;
+use crate::state::tests::script;
+use crate::state::{Member, Members, StateConfig};
 use crate::types::MemberId;
 
 fn command(text: &str) -> Command {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use super::*;
 use crate::lease::Deadlines;
 use crate::limits::RANGE_COUNT_BACK_MAX;
-use crate::state::golden::Store;
-use crate::state::{Command, script};
+use crate::state::Command;
+use crate::state::tests::golden::Store;
+use crate::state::tests::script;
 use crate::types::LeaseId;
 
 fn parse(text: &str) -> RangeRequest {

@@ -4,7 +4,7 @@ use ringbolt_proto::etcdserverpb::{AlarmRequest, PutRequest};
 
 use super::*;
 use crate::mvcc::{ExportCursor, Importer};
-use crate::state::golden::Store;
+use crate::state::tests::golden::Store;
 use crate::state::{Command, Member};
 
 fn store() -> Store {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use ringbolt_proto::etcdserverpb::Compare;
 
 use super::*;
-use crate::state::script;
+use crate::state::tests::script;
 
 fn check(text: &str) -> Result<(), Reason> {
     let limits = Limits::default();

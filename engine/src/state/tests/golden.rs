@@ -19,9 +19,10 @@ use ringbolt_proto::etcdserverpb::{
     AlarmRequest, CompactionRequest, LeaseGrantRequest, LeaseRevokeRequest,
 };
 
-use super::{Command, Reply, State, StateConfig, read, script, validate};
+use super::script;
 use crate::error::Reason;
 use crate::lease::effective_ttl_s;
+use crate::state::{Command, Reply, State, StateConfig, read, validate};
 use crate::types::{LeaseId, RaftIndex, Term};
 
 /// Plays one file.
