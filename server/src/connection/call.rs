@@ -7,8 +7,8 @@ use bytes::Bytes;
 use ringbolt_io::MonoTime;
 use ringbolt_proto::method::Method;
 
-use super::PeerInfo;
 use super::link::{Link, Slot, end_block};
+use super::{CallEvent, PeerInfo};
 use crate::grpc::framing::prefix;
 use crate::grpc::{Code, Request, Status, respond};
 use crate::http2::{ErrorCode, Gone};
@@ -128,6 +128,7 @@ impl Responder {
             Err(status) => return self.finish(status),
         };
         if self.link.remove(&self.slot, Code::Ok) {
+            self.count_sent(message.len());
             let id = self.slot.id;
             let trailers = respond::trailers(&Status::OK);
             let mut http = self.link.http.borrow_mut();
@@ -270,10 +271,21 @@ impl Responder {
         if !self.slot.answering.replace(true) {
             http.send_block(id, respond::headers(self.slot.request.content_type()), false)?;
         }
+        let size = bytes.len();
         http.send_data(id, head, bytes, false)?;
         drop(http);
+        if !head.is_empty() {
+            self.count_sent(size);
+        }
         self.link.output.ring();
         Ok(())
+    }
+
+    /// A message that leaves in pieces is counted with its first one.
+    fn count_sent(&self, bytes: usize) {
+        if let Some(method) = self.slot.request.method() {
+            self.link.parts.service.observe(&CallEvent::Sent { method, bytes });
+        }
     }
 
     fn end(&self, status: &Status) {

@@ -13,8 +13,9 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 use ringbolt_io::local::Bell;
 use ringbolt_io::{Io, MonoTime};
+use ringbolt_proto::method::Method;
 
-use super::{Parts, PeerInfo};
+use super::{CallEvent, Parts, PeerInfo};
 use crate::grpc::{Assembler, Code, Encoding, Message, Request, Status, respond};
 use crate::http2::hash::FixedHash;
 use crate::http2::{ErrorCode, Head, Http2, StreamId};
@@ -49,6 +50,7 @@ pub(super) struct Slot {
     /// Response headers were sent.
     pub answering: Cell<bool>,
     pub deadline: Cell<Option<MonoTime>>,
+    pub opened: MonoTime,
     pub inbox: RefCell<Inbox>,
     pub waiters: RefCell<Waiters>,
     deadline_listed: Cell<bool>,
@@ -136,13 +138,19 @@ impl Link {
         id: StreamId,
         request: Rc<Request>,
         deadline: Option<MonoTime>,
+        now: MonoTime,
     ) -> Rc<Slot> {
+        if let Some(method) = request.method() {
+            let client_version = request.head.get("client-api-version").map(|value| &value[..]);
+            self.parts.service.observe(&CallEvent::Started { method, client_version });
+        }
         let slot = Rc::new(Slot {
             id,
             request,
             gone: Cell::new(None),
             answering: Cell::new(false),
             deadline: Cell::new(deadline),
+            opened: now,
             inbox: RefCell::default(),
             waiters: RefCell::default(),
             deadline_listed: Cell::new(false),
@@ -221,6 +229,10 @@ impl Link {
             self.http.borrow_mut().consumed(slot.id, held);
         }
         slot.wake_all();
+        if let Some(method) = slot.request.method() {
+            let took = self.io.now().since(slot.opened);
+            self.parts.service.observe(&CallEvent::Ended { method, code: gone, took });
+        }
         true
     }
 
@@ -281,7 +293,13 @@ impl Link {
         };
         self.give_back(slot.id, released);
         let encoding = slot.request.encoding();
-        Some(message.and_then(|message| message.open(encoding, self.parts.message_bytes_max)))
+        let opened =
+            message.and_then(|message| message.open(encoding, self.parts.message_bytes_max));
+        if let (Some(method), Ok(message)) = (slot.request.method(), &opened) {
+            let bytes = message.len();
+            self.parts.service.observe(&CallEvent::Received { method, bytes });
+        }
+        Some(opened)
     }
 
     fn give_back(&self, id: StreamId, size: usize) {
@@ -339,6 +357,14 @@ impl Request {
         match self.kind {
             crate::grpc::Kind::Call { encoding, .. } => encoding,
             _ => Encoding::Identity,
+        }
+    }
+
+    /// The RPC it calls.
+    pub(super) fn method(&self) -> Option<&'static Method> {
+        match &self.kind {
+            crate::grpc::Kind::Call { method, .. } => Some(method),
+            _ => None,
         }
     }
 

@@ -18,15 +18,18 @@ mod writer;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ringbolt_io::{Io, Peer, Stream};
+use ringbolt_proto::method::Method;
 
 pub use self::call::{Call, Metadata, Requests, Responder};
 pub use self::web::{WebCall, WebResponder};
 pub use crate::http2::Gone;
 
 use self::link::Link;
+use crate::grpc::Code;
 use crate::http2::frame::PREFACE;
 use crate::limits::{MESSAGE_SLACK_BYTES, REQUEST_LINE_BYTES_MAX};
 
@@ -38,6 +41,44 @@ pub trait Service: 'static {
     /// A call with one request (`Mode::Unary`, `Mode::ServerStream`) comes when that request is
     /// whole: `requests.try_next()` gives it.
     fn call(self: Rc<Self>, call: Call);
+
+    /// Is told what becomes of calls. It must not touch the connection.
+    fn observe(&self, _event: &CallEvent<'_>) {}
+}
+
+/// Something that happened to a gRPC call, for counters.
+#[derive(Clone, Copy, Debug)]
+pub enum CallEvent<'a> {
+    /// Its headers came.
+    Started {
+        /// Which RPC.
+        method: &'static Method,
+        /// The `client-api-version` its client names.
+        client_version: Option<&'a [u8]>,
+    },
+    /// A message was handed to the service.
+    Received {
+        /// Which RPC.
+        method: &'static Method,
+        /// Size of the message.
+        bytes: usize,
+    },
+    /// A message was given to the client's stream.
+    Sent {
+        /// Which RPC.
+        method: &'static Method,
+        /// Size of the message.
+        bytes: usize,
+    },
+    /// It is over.
+    Ended {
+        /// Which RPC.
+        method: &'static Method,
+        /// How.
+        code: Code,
+        /// Since its headers came.
+        took: Duration,
+    },
 }
 
 /// A future of one shard.

@@ -115,10 +115,10 @@ impl Turn<'_> {
         let refusal = match &request.kind {
             Kind::Call { timeout, .. } => {
                 let deadline = timeout.map(|timeout| now + timeout);
-                return self.open(id, &request, deadline, end);
+                return self.open(now, id, &request, deadline, end);
             }
             Kind::Web if self.link.parts.web.is_some() => {
-                return self.open(id, &request, None, end);
+                return self.open(now, id, &request, None, end);
             }
             Kind::Web => request.wrong_content_type(),
             Kind::Refused { http, status } => (*http, status.clone()),
@@ -130,12 +130,13 @@ impl Turn<'_> {
 
     fn open(
         &mut self,
+        now: MonoTime,
         id: StreamId,
         request: &Rc<crate::grpc::Request>,
         deadline: Option<MonoTime>,
         end: bool,
     ) {
-        let slot = self.link.open(id, request.clone(), deadline);
+        let slot = self.link.open(id, request.clone(), deadline, now);
         slot.inbox.borrow_mut().ended = end;
         self.fresh.push(slot);
     }

@@ -47,6 +47,7 @@ pub(super) async fn put(keyspace: Rc<Keyspace>, mut call: Call) {
         validate::put(&put, &keyspace.settings.limits).map_err(refused)?;
         match propose(&keyspace, &call, Command::Put(put)).await? {
             Reply::Put(mut response) => {
+                keyspace.counts.puts.increment();
                 keyspace.complete(&mut response.header);
                 Ok::<PutResponse, Status>(response)
             }
@@ -64,6 +65,7 @@ pub(super) async fn delete_range(keyspace: Rc<Keyspace>, mut call: Call) {
         validate::delete_range(&delete, &keyspace.settings.limits).map_err(refused)?;
         match propose(&keyspace, &call, Command::DeleteRange(delete)).await? {
             Reply::DeleteRange(mut response) => {
+                keyspace.counts.deletes.increment();
                 keyspace.complete(&mut response.header);
                 Ok::<DeleteRangeResponse, Status>(response)
             }
@@ -84,11 +86,13 @@ pub(super) async fn txn(keyspace: Rc<Keyspace>, mut call: Call) {
                 barrier(&keyspace).await?;
             }
             let mut response = read::txn(&keyspace.replica.state(), &txn).map_err(refused)?;
+            keyspace.counts.count_txn(&response);
             keyspace.complete(&mut response.header);
             return Ok::<TxnResponse, Status>(response);
         }
         match propose(&keyspace, &call, Command::Txn(txn)).await? {
             Reply::Txn(mut response) => {
+                keyspace.counts.count_txn(&response);
                 keyspace.complete(&mut response.header);
                 Ok(response)
             }
@@ -124,6 +128,7 @@ pub(super) async fn range(keyspace: Rc<Keyspace>, mut call: Call) {
             barrier(&keyspace).await?;
         }
         let mut response = read_in_steps(&keyspace, &range).await?;
+        keyspace.counts.ranges.increment();
         keyspace.complete(&mut response.header);
         Ok::<RangeResponse, Status>(response)
     };

@@ -29,6 +29,7 @@ use ringbolt_proto::method::Name;
 
 use crate::connection::{Call, Service};
 use crate::grpc::{Code, Status, unmarshal};
+use crate::metrics::KeyCounts;
 
 /// What the services of one keyspace need to know.
 pub struct Keyspace {
@@ -40,6 +41,8 @@ pub struct Keyspace {
     pub hub: Rc<RefCell<Hub>>,
     /// Settings of the services.
     pub settings: Settings,
+    /// Operations done for clients.
+    pub counts: Rc<KeyCounts>,
     /// How many lease ids were chosen here.
     lease_ids: Cell<u64>,
 }
@@ -60,7 +63,12 @@ pub struct Settings {
 impl Keyspace {
     /// Joins a replica and its watchers: from now on what the replica publishes is shown.
     #[must_use]
-    pub fn new(io: Io, replica: Rc<Replica>, settings: Settings) -> Rc<Keyspace> {
+    pub fn new(
+        io: Io,
+        replica: Rc<Replica>,
+        settings: Settings,
+        counts: Rc<KeyCounts>,
+    ) -> Rc<Keyspace> {
         let hub = Rc::new(RefCell::new(Hub::new(replica.state().mvcc.revision())));
         let (shown, source) = (hub.clone(), Rc::downgrade(&replica));
         replica.on_publish(move |_, _| {
@@ -68,7 +76,7 @@ impl Keyspace {
                 shown.borrow_mut().publish(&replica.state().mvcc);
             }
         });
-        Rc::new(Keyspace { io, replica, hub, settings, lease_ids: Cell::new(0) })
+        Rc::new(Keyspace { io, replica, hub, settings, counts, lease_ids: Cell::new(0) })
     }
 
     /// The current revision of the store.

@@ -1,8 +1,10 @@
 //! What the HTTP endpoints learn of a keyspace, read from its replica.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use ringbolt_engine::replica::Replica;
+use ringbolt_engine::watch::Hub;
 
 use crate::error;
 use crate::http1::probe::{Alarm, Member, Probe, RaftFacts, Reading, Versions};
@@ -12,14 +14,15 @@ use crate::version::{SERVER_VERSION, STORAGE_VERSION};
 /// The facts of one keyspace, on its shard.
 pub struct Facts {
     replica: Rc<Replica>,
+    hub: Rc<RefCell<Hub>>,
     metrics: Rc<Metrics>,
 }
 
 impl Facts {
     /// Facts read from a replica and its counters.
     #[must_use]
-    pub fn new(replica: Rc<Replica>, metrics: Rc<Metrics>) -> Rc<Facts> {
-        Rc::new(Facts { replica, metrics })
+    pub fn new(replica: Rc<Replica>, hub: Rc<RefCell<Hub>>, metrics: Rc<Metrics>) -> Rc<Facts> {
+        Rc::new(Facts { replica, hub, metrics })
     }
 }
 
@@ -73,7 +76,7 @@ impl Probe for Facts {
     }
 
     fn metrics(&self) -> String {
-        self.metrics.render(&self.replica)
+        self.metrics.render(&self.replica, &self.hub.borrow())
     }
 
     fn raft(&self) -> RaftFacts {

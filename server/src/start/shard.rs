@@ -26,6 +26,7 @@ use crate::connection::{Call, Parts, Service, Web, message_bytes_max};
 use crate::grpc::{Code, Status};
 use crate::http1::{Front, Port, Settings as WebSettings};
 use crate::metrics::Metrics;
+use crate::metrics::rpc::Counted;
 use crate::version::CLUSTER_VERSION;
 use crate::{http2, log, services};
 
@@ -189,8 +190,8 @@ async fn open(
     let replica = Replica::open(io.clone(), replica_config(config, keyspace))
         .await
         .map_err(|error| format!("keyspace {}: {error}", keyspace.name))?;
-    let metrics = Metrics::new(config, keyspace);
-    metrics.observe(&replica);
+    let metrics = Metrics::new(config, keyspace, io.engine_name());
+    metrics.observe(&replica, config.warning_apply_duration);
     super::words::opened(config, keyspace, &replica);
     let mut tasks = vec![io.spawn("failure", tell_failure(replica.clone(), reports.clone()))];
     let retention = check::compaction_retention(
@@ -244,8 +245,10 @@ fn parts(
         quota_bytes: quota(keyspace),
         lease_ttl_min_s: ttl_min_s(config.cluster.election_timeout),
     };
-    let store = services::Keyspace::new(io.clone(), replica.clone(), settings);
-    let service: Rc<dyn Service> = services::Dispatcher::new(store);
+    let counts = metrics.keys.clone();
+    let store = services::Keyspace::new(io.clone(), replica.clone(), settings, counts);
+    let hub = store.hub.clone();
+    let service = Counted::new(services::Dispatcher::new(store), metrics.clone());
     let web_settings = Rc::new(WebSettings {
         cors: config.cors.clone(),
         host_whitelist: config.host_whitelist.clone(),
@@ -253,7 +256,7 @@ fn parts(
         read_time_max: Duration::from_secs(5) + 2 * config.cluster.election_timeout,
         command_line: plan.command_line.clone(),
     });
-    let facts = Facts::new(replica.clone(), metrics.clone());
+    let facts = Facts::new(replica.clone(), hub, metrics.clone());
     let web = |port: Port| -> Option<Rc<dyn Web>> {
         Some(Front::new(io, port, facts.clone(), web_settings.clone()))
     };
