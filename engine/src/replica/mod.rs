@@ -375,6 +375,10 @@ impl Replica {
         // Publish, then reply. No borrow is held: callbacks and woken tasks read the state.
         self.publish(&outcome);
         self.reply(outcome);
+        if let Some(cause) = self.life.failure() {
+            // An entry that cannot be applied: what was applied before it is answered.
+            self.stop(cause);
+        }
     }
 
     /// W7: a log that failed stops the member before it answers anybody again.
