@@ -38,6 +38,12 @@ pub const COMPACTION_SLICES_PER_PAUSE: u32 = 16;
 pub const COMPACTION_PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of log after which a checkpoint starts, unless the state is larger.
 pub const CHECKPOINT_LOG_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// Bytes appended between two looks at how much log there is, at most.
+pub const CHECKPOINT_LOOK_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of one piece of a checkpoint: what the shard encodes without letting others run.
+pub const CHECKPOINT_EXPORT_BYTES: usize = 64 * 1024;
+/// Wait before a checkpoint that could not be written is tried again.
+pub const CHECKPOINT_RETRY: Duration = Duration::from_secs(10);
 
 const _: () = assert!(READS_WAITING_MAX <= ringbolt_consensus::READS_WAITING_MAX);
 const _: () = assert!(LEASE_REVOKES_IN_FLIGHT_MAX < PROPOSALS_RESERVED);

@@ -92,6 +92,8 @@ impl ReplicaConfig {
 pub enum OpenError {
     /// The log.
     Log(crate::wal::OpenError),
+    /// The checkpoint the log names.
+    Checkpoint(crate::snapshot::LoadError),
     /// An entry that is intact but says nothing this release understands.
     Entry {
         /// Its index.
@@ -109,6 +111,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Log(error) => error.fmt(f),
+            OpenError::Checkpoint(error) => error.fmt(f),
             OpenError::Entry { index, found } => write!(f, "log entry {index}: {found}"),
             OpenError::Config(found) | OpenError::Failed(found) => f.write_str(found),
         }

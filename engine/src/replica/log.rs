@@ -34,7 +34,7 @@ pub(super) fn batch(entries: &[consensus::Entry], state: consensus::HardState) -
 /// What consensus starts from: the entries behind the checkpoint at `base`.
 ///
 /// # Errors
-/// An entry of a kind this release does not know.
+/// A missing entry, or one of a kind this release does not know.
 pub(super) fn stored(
     recovered: &Recovered,
     base: (u64, u64),
@@ -51,6 +51,10 @@ pub(super) fn stored(
             let found = format!("kind {} is unknown", entry.kind);
             return Err(OpenError::Entry { index, found });
         };
+        let expected = base.0 + 1 + entries.len() as u64;
+        if index != expected {
+            return Err(OpenError::Entry { index, found: format!("entry {expected} is missing") });
+        }
         let (term, data) = (entry.term.0, entry.data.clone());
         entries.push(consensus::Entry { index, term, kind, data });
     }

@@ -18,6 +18,7 @@
 //! ```
 
 mod apply;
+mod checkpoint;
 mod config;
 mod leases;
 mod life;
@@ -55,6 +56,7 @@ pub use queue::Answer;
 pub use stage::{Observation, StageTimes};
 
 use apply::Outcome;
+use checkpoint::Checkpoints;
 use leases::Leases;
 use life::Life;
 use queue::{InFlight, NEVER, Queue, Waiting};
@@ -80,6 +82,7 @@ pub struct Replica {
     /// Rung when the next block of revisions should be reserved.
     reserve: Bell,
     compaction: tasks::Compaction,
+    checkpoints: Checkpoints,
     handles: RefCell<Vec<TaskHandle>>,
 }
 
@@ -262,7 +265,10 @@ impl Replica {
         // Between turns the core is never borrowed.
         match &self.core.borrow().log {
             Some(log) if log.accepts(bytes) => Ok(()),
-            Some(_) => Err(Reason::NoSpace.into()),
+            Some(_) => {
+                self.checkpoints.want_space();
+                Err(Reason::NoSpace.into())
+            }
             None => Err(Error::Stop),
         }
     }
@@ -497,6 +503,8 @@ impl Replica {
         let Some(log) = &core.log else { return };
         let ticket = log.append(log::batch(&effects.append, core.node.hard_state()));
         core.writes.push_back(Write { ticket, number: effects.number, at: now });
+        let bytes = effects.append.iter().map(|entry| entry.data.len() as u64).sum();
+        self.note_appended(log, bytes);
     }
 
     /// The last step whose write completed since the last look.

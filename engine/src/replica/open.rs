@@ -8,6 +8,7 @@ use ringbolt_consensus::{Config, Membership, Node, Stored};
 use ringbolt_io::Io;
 use ringbolt_io::local::Bell;
 
+use super::checkpoint::{self, Checkpoints};
 use super::config::{OpenError, ReplicaConfig};
 use super::leases::Leases;
 use super::life::Life;
@@ -16,8 +17,8 @@ use super::{Core, Identity, Replica, View, log};
 use crate::error::Error;
 use crate::lease::ttl_min_s;
 use crate::state::members::{bootstrap_member_id, cluster_id};
-use crate::state::{Command, Member, Members, State, StateConfig};
-use crate::types::{MemberId, Revision};
+use crate::state::{Command, ConfState, Member, Members, State, StateConfig};
+use crate::types::{MemberId, RaftIndex, Revision};
 use crate::wal::{Failure, Recovered, Wal};
 
 /// The term before the first election, as if a bootstrap had written it: the first leader is at 2,
@@ -40,9 +41,10 @@ impl Replica {
             Wal::create(&io, &config.directory, identity, wal_config).await
         };
         let (wal, recovered) = opened.map_err(OpenError::Log)?;
-        let membership = Membership::of_voters(&[recovered.identity.member_id.0]);
-        let stored = log::stored(&recovered, (0, 0), membership, FIRST_TERM)?;
-        let state = State::new(state_config(&config));
+        let state = stored_state(&io, &config, &recovered).await?;
+        let base = (state.applied().0, state.applied_term().0);
+        let membership = membership(&state, recovered.identity.member_id);
+        let stored = log::stored(&recovered, base, membership, FIRST_TERM)?;
         let replica = Replica::join(io, config, recovered.identity, stored, wal, state)?;
         replica.spawn_tasks();
         replica.bell.ring();
@@ -65,15 +67,15 @@ impl Replica {
             pre_vote: true,
             seed: io.random_u64(),
         };
-        let applied = stored.base;
+        let (applied, applied_term) = stored.base;
         let node = Node::new(node_config, stored).map_err(OpenError::Config)?;
         let core = Core {
             node,
             log: Some(wal),
             writes: VecDeque::new(),
             to_apply: VecDeque::new(),
-            applied: applied.0,
-            applied_term: applied.1,
+            applied,
+            applied_term,
             ticks: 0,
             campaign: true,
         };
@@ -98,6 +100,7 @@ impl Replica {
             drained: Bell::default(),
             reserve: Bell::default(),
             compaction: super::tasks::Compaction::default(),
+            checkpoints: Checkpoints::new(RaftIndex(applied)),
             handles: RefCell::default(),
         }))
     }
@@ -189,6 +192,31 @@ impl Replica {
         self.queue.borrow_mut().fail_all(&Error::Stop);
         self.reads.borrow_mut().fail_all(&Error::Stop);
     }
+}
+
+/// The state the log goes on from: that of the checkpoint it names, or a fresh one.
+async fn stored_state(
+    io: &Io,
+    config: &ReplicaConfig,
+    recovered: &Recovered,
+) -> Result<State, OpenError> {
+    let (directory, fresh) = (&config.directory, state_config(config));
+    let Some(named) = &recovered.checkpoint else {
+        checkpoint::clean(io, directory, None).await;
+        return Ok(State::new(fresh));
+    };
+    let state = checkpoint::load(io, directory, recovered.identity, named, fresh).await?;
+    checkpoint::clean(io, directory, Some(&named.file)).await;
+    Ok(state)
+}
+
+/// Who votes, as the state knows it. A fresh state knows nobody yet: it has one member.
+fn membership(state: &State, own: MemberId) -> Membership {
+    if state.members.is_empty() {
+        return Membership::of_voters(&[own.0]);
+    }
+    let ConfState { voters, learners } = state.members.conf_state();
+    Membership { voters, learners, ..Membership::default() }
 }
 
 fn failed(failure: Failure) -> OpenError {

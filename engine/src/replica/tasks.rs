@@ -23,6 +23,7 @@ impl Replica {
             io.spawn("replica-leases", self.clone().end_leases()),
             io.spawn("replica-revisions", self.clone().reserve_revisions()),
             io.spawn("replica-compaction", self.clone().remove_history()),
+            io.spawn("replica-checkpoints", self.clone().write_checkpoints()),
         ];
         self.handles.borrow_mut().extend(tasks);
     }

@@ -1,0 +1,223 @@
+//! Checkpoints: the state at one index, written while writes go on, named in the log, and read back
+//! at open.
+//!
+//! ```text
+//! log grew beyond max(minimum, state) ─► pause removal ─► stream ─► durable file ─► named in the
+//!     log ─► durable ─► segments below it released, older files removed
+//! ```
+//!
+//! A checkpoint that cannot be written (a full disk) is tried again later; it never stops the
+//! member. One that cannot be read does: the log behind it is gone.
+
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use ringbolt_io::local::Bell;
+use ringbolt_io::{Io, MonoTime};
+
+use super::Replica;
+use super::config::OpenError;
+use super::stage::Observation;
+use crate::corruption::Corruption;
+use crate::limits::{CHECKPOINT_EXPORT_BYTES, CHECKPOINT_LOOK_BYTES_MAX, CHECKPOINT_RETRY};
+use crate::mvcc::{ExportCursor, Importer};
+use crate::snapshot::{self, Head, LoadError, Section, Written};
+use crate::state::{State, StateConfig};
+use crate::types::RaftIndex;
+use crate::wal::{Checkpoint, Failure, Identity, Wal};
+
+/// When the next checkpoint starts.
+#[derive(Default)]
+pub(super) struct Checkpoints {
+    bell: Bell,
+    /// Bytes appended since the log was last asked how much it holds.
+    unseen_bytes: Cell<u64>,
+    /// The index of the newest one.
+    last: Cell<RaftIndex>,
+}
+
+/// Why a checkpoint was not made.
+enum Miss {
+    /// The disk; tried again later.
+    Disk(io::Error),
+    /// The log stopped: so does the member.
+    Log(Failure),
+    /// The replica is being closed.
+    Closed,
+}
+
+impl Checkpoints {
+    pub(super) fn new(last: RaftIndex) -> Checkpoints {
+        // The log may be long already: the first append asks it.
+        let unseen_bytes = Cell::new(u64::MAX);
+        Checkpoints { bell: Bell::default(), unseen_bytes, last: Cell::new(last) }
+    }
+
+    /// There is no room in the log: what a checkpoint lets go of may help.
+    pub(super) fn want_space(&self) {
+        self.bell.ring();
+    }
+}
+
+impl Replica {
+    /// Bytes were appended: starts a checkpoint when the log has outgrown the state.
+    pub(super) fn note_appended(&self, log: &Wal, bytes: u64) {
+        let minimum = self.config.checkpoint_log_bytes_min;
+        let unseen = self.checkpoints.unseen_bytes.get().saturating_add(bytes);
+        self.checkpoints.unseen_bytes.set(unseen);
+        if unseen < CHECKPOINT_LOOK_BYTES_MAX.min(minimum / 4) {
+            return;
+        }
+        self.checkpoints.unseen_bytes.set(0);
+        if log.bytes_since_checkpoint() > minimum.max(self.state.borrow().size_bytes()) {
+            self.checkpoints.bell.ring();
+        }
+    }
+
+    /// The task that writes checkpoints, one at a time.
+    pub(super) async fn write_checkpoints(self: Rc<Self>) {
+        loop {
+            self.checkpoints.bell.heard().await;
+            match self.checkpoint().await {
+                Ok(()) => {}
+                Err(Miss::Disk(error)) => {
+                    tracing::warn!(%error, "no checkpoint was written; trying again later");
+                    self.io.sleep(CHECKPOINT_RETRY).await;
+                    self.checkpoints.bell.ring();
+                }
+                // The next turn finds it and stops the member (W7).
+                Err(Miss::Log(failure)) => {
+                    tracing::error!(%failure, "the log stopped under a checkpoint");
+                    self.bell.ring();
+                    return;
+                }
+                Err(Miss::Closed) => return,
+            }
+        }
+    }
+
+    /// Writes one checkpoint of this moment, names it in the log and lets go of what it replaces.
+    async fn checkpoint(&self) -> Result<(), Miss> {
+        let Some(log) = self.core.borrow().log.clone() else { return Err(Miss::Closed) };
+        let start = self.io.now();
+        let (head, rest, cursor) = self.pin_state();
+        if head.index == self.checkpoints.last.get() {
+            self.unpin_state();
+            return Ok(());
+        }
+        let written = self.stream(head, &rest, cursor).await;
+        self.unpin_state();
+        let written = written.map_err(Miss::Disk)?;
+        let checkpoint = Checkpoint {
+            index: head.index,
+            term: head.term,
+            root: written.root,
+            file: written.file.clone(),
+        };
+        let ticket = log.mark_snapshot(checkpoint);
+        log.wait_durable(ticket).await.map_err(Miss::Log)?;
+        self.checkpoints.last.set(head.index);
+        log.release_before(head.index.next());
+        clean(&self.io, &self.config.directory, Some(&written.file)).await;
+        self.report(&written, head, start);
+        Ok(())
+    }
+
+    /// Fixes what the stream will hold. Removal waits until `unpin_state`.
+    fn pin_state(&self) -> (Head, Vec<u8>, ExportCursor) {
+        let mut state = self.state.borrow_mut();
+        state.mvcc.pause_removal(true);
+        self.compaction.pause(true);
+        let head = Head {
+            cluster_id: self.identity.cluster_id,
+            index: state.applied(),
+            term: state.applied_term(),
+            revision: state.mvcc.revision(),
+            compacted: state.mvcc.compacted(),
+        };
+        (head, state.export_rest(), ExportCursor::new(&state.mvcc))
+    }
+
+    fn unpin_state(&self) {
+        self.state.borrow_mut().mvcc.pause_removal(false);
+        self.compaction.pause(false);
+    }
+
+    /// Each piece is a slice of bounded work; others run between two of them.
+    async fn stream(
+        &self,
+        head: Head,
+        rest: &[u8],
+        mut cursor: ExportCursor,
+    ) -> io::Result<Written> {
+        let directory = &self.config.directory;
+        let mut writer = snapshot::Writer::create(&self.io, directory, head).await?;
+        loop {
+            let piece = self.state.borrow().mvcc.export(&mut cursor, CHECKPOINT_EXPORT_BYTES);
+            let Some(piece) = piece else { break };
+            if let Err(error) = writer.piece(Section::Mvcc, &piece).await {
+                let _ = writer.discard().await;
+                return Err(error);
+            }
+            self.io.yield_now().await;
+        }
+        if let Err(error) = writer.piece(Section::Rest, rest).await {
+            let _ = writer.discard().await;
+            return Err(error);
+        }
+        writer.finish().await
+    }
+
+    fn report(&self, written: &Written, head: Head, start: MonoTime) {
+        let took = self.io.now().since(start);
+        let (file, bytes, index) = (&written.file, written.bytes, head.index.0);
+        tracing::info!(file, bytes, index, ?took, "checkpoint written");
+        self.observe(&Observation::Checkpoint { bytes, took });
+    }
+}
+
+/// The state a checkpoint holds.
+///
+/// # Errors
+/// What is wrong with the file; it is left as it is.
+pub(super) async fn load(
+    io: &Io,
+    directory: &Path,
+    identity: Identity,
+    named: &Checkpoint,
+    config: StateConfig,
+) -> Result<State, OpenError> {
+    let mut importer = Importer::new();
+    let mut rest = Vec::new();
+    let consume = |section, piece: &[u8]| match section {
+        Section::Mvcc => importer.feed(piece),
+        Section::Rest => {
+            rest = piece.to_vec();
+            Ok(())
+        }
+    };
+    let head = snapshot::load(io, directory, &named.file, Some(named.root), consume)
+        .await
+        .map_err(OpenError::Checkpoint)?;
+    let state = importer.finish().and_then(|mvcc| State::import_rest(config, mvcc, &rest));
+    let path = directory.join(&named.file);
+    let corrupt = |expected: String, found: String| {
+        OpenError::Checkpoint(LoadError::Corrupt(Corruption::new(&path, 0, expected, found)))
+    };
+    let state = state.map_err(|found| corrupt("a whole state".to_string(), found))?;
+    let expected = (identity.cluster_id, named.index, named.term);
+    let found = (head.cluster_id, state.applied(), state.applied_term());
+    if expected != found {
+        return Err(corrupt(format!("the state of {expected:?}"), format!("{found:?}")));
+    }
+    Ok(state)
+}
+
+/// Removes checkpoint files that nothing names. A file that stays costs only space.
+pub(super) async fn clean(io: &Io, directory: &Path, keep: Option<&str>) {
+    if let Err(error) = snapshot::clean(io, directory, keep).await {
+        tracing::warn!(%error, "old checkpoint files stay");
+    }
+}
