@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Proposals that wait for a turn at most; more are refused with `TooManyRequests`.
 pub const PROPOSALS_WAITING_MAX: usize = 16 * 1024;
+/// Bytes of the commands of all proposals that are not answered yet.
+pub const PROPOSALS_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Proposals beyond that which the replica itself may make: lease ends and alarms never starve.
 pub const PROPOSALS_RESERVED: usize = 1024;
 /// Reads that wait for a read point at most; more are refused with `TooManyRequests`.

@@ -41,8 +41,8 @@ use ringbolt_io::{Io, MonoTime, TaskHandle};
 
 use crate::error::{Error, Reason};
 use crate::limits::{
-    PROPOSAL_OVERHEAD_BYTES, PROPOSALS_RESERVED, PROPOSALS_WAITING_MAX, REVISIONS_RESERVED_BLOCK,
-    TURN_BYTES_MAX, TURN_ENTRIES_MAX, TURN_STEPS_MAX,
+    PROPOSAL_OVERHEAD_BYTES, PROPOSALS_BYTES_MAX, PROPOSALS_RESERVED, PROPOSALS_WAITING_MAX,
+    REVISIONS_RESERVED_BLOCK, TURN_BYTES_MAX, TURN_ENTRIES_MAX, TURN_STEPS_MAX,
 };
 use crate::state::format::COMMAND_HEADER_SIZE;
 use crate::state::quota::cost_bytes;
@@ -235,6 +235,9 @@ impl Replica {
         if size > self.config.max_request_bytes {
             return Err(Reason::RequestTooLarge.into());
         }
+        if deadline != NEVER && queue.bytes() + encoded.len() > PROPOSALS_BYTES_MAX {
+            return Err(Reason::TooManyRequests.into());
+        }
         let queued = self.io.now();
         let (promise, receipt) = receipt();
         queue.push(Waiting { command, encoded, promise, queued, deadline });
@@ -418,7 +421,7 @@ impl Replica {
         }
         let mut queue = self.queue.borrow_mut();
         // R5: every proposal may take a revision.
-        let mut room = self.revisions_left(core).saturating_sub(queue.in_flight.len());
+        let mut room = self.revisions_left(core).saturating_sub(queue.in_flight());
         let mut bytes = 0;
         while room > 0 && bytes < TURN_BYTES_MAX && batch.len() < TURN_ENTRIES_MAX {
             let Some(waiting) = queue.pop() else { break };
@@ -485,9 +488,9 @@ impl Replica {
         for (index, waiting) in (first..).zip(batch) {
             let times =
                 StageTimes { queued: waiting.queued, proposed: now, ..StageTimes::default() };
-            let Waiting { command, promise, deadline, .. } = waiting;
-            let promise = Some(promise);
-            queue.in_flight.push_back(InFlight { index, term, command, deadline, promise, times });
+            let Waiting { command, encoded, promise, deadline, .. } = waiting;
+            let (bytes, promise) = (encoded.len(), Some(promise));
+            queue.fly(InFlight { index, term, command, bytes, deadline, promise, times });
         }
     }
 

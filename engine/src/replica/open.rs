@@ -48,7 +48,10 @@ impl Replica {
         let replica = Replica::join(io, config, recovered.identity, stored, wal, state)?;
         replica.spawn_tasks();
         replica.bell.ring();
-        replica.begin(&recovered).await?;
+        if let Err(error) = replica.begin(&recovered).await {
+            replica.abandon();
+            return Err(error);
+        }
         Ok(replica)
     }
 
@@ -122,11 +125,21 @@ impl Replica {
             wal.fenced().await.map_err(failed)?;
             tracing::warn!(%revision, "acknowledged writes may be missing: revisions jump");
         }
+        self.refuse_downgrade()?;
         for command in self.introduction() {
             self.propose_own(command).await?;
         }
         self.life.serve();
         Ok(())
+    }
+
+    /// Ends the tasks of a replica that could not begin.
+    fn abandon(&self) {
+        self.life.close();
+        for handle in std::mem::take(&mut *self.handles.borrow_mut()) {
+            handle.abort();
+        }
+        drop(self.core.borrow_mut().log.take());
     }
 
     async fn propose_own(&self, command: Command) -> Result<(), OpenError> {
@@ -139,6 +152,18 @@ impl Replica {
             let cause = self.life.failure();
             OpenError::Failed(cause.unwrap_or_else(|| format!("the first command: {error:?}")))
         })
+    }
+
+    /// What a later release wrote is not for this one. Source: semantics 10.16.
+    fn refuse_downgrade(&self) -> Result<(), OpenError> {
+        let state = self.state.borrow();
+        let (stored, own) = (&state.cluster_version, &self.config.version);
+        if minor(stored) <= minor(own) {
+            return Ok(());
+        }
+        Err(OpenError::Config(format!(
+            "version {own} is lower than the cluster version {stored}; start that version"
+        )))
     }
 
     fn introduction(&self) -> Vec<Command> {
@@ -221,6 +246,12 @@ fn membership(state: &State, own: MemberId) -> Membership {
 
 fn failed(failure: Failure) -> OpenError {
     OpenError::Failed(failure.to_string())
+}
+
+/// Major and minor of a version; zeros for what is none.
+fn minor(version: &str) -> (u32, u32) {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 /// The ids of a fresh store. Source: etcd, semantics 10.2.

@@ -5,8 +5,9 @@
 //!               └── deadline passed: dropped, nothing happened
 //! ```
 //!
-//! Q1: at most `PROPOSALS_WAITING_MAX` proposals are anywhere on this way, plus a reserve for what
-//! the replica itself proposes (lease ends, alarms), so that clients never starve it.
+//! Q1: at most `PROPOSALS_WAITING_MAX` proposals of `PROPOSALS_BYTES_MAX` bytes are anywhere on this
+//! way, plus a reserve for what the replica itself proposes (lease ends, alarms), so that clients
+//! never starve it.
 
 use std::collections::VecDeque;
 
@@ -39,6 +40,8 @@ pub(super) struct InFlight {
     pub(super) index: u64,
     pub(super) term: u64,
     pub(super) command: Command,
+    /// Bytes of the encoded command.
+    pub(super) bytes: usize,
     pub(super) deadline: MonoTime,
     /// `None` once the proposer was told that it takes too long.
     pub(super) promise: Option<Promise<Answer>>,
@@ -51,7 +54,8 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Bytes of the commands that wait.
     pub(super) waiting_bytes: usize,
-    pub(super) in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<InFlight>,
+    in_flight_bytes: usize,
 }
 
 impl Queue {
@@ -78,6 +82,22 @@ impl Queue {
         !self.waiting.is_empty()
     }
 
+    /// Bytes of the commands anywhere on the way.
+    pub(super) fn bytes(&self) -> usize {
+        self.waiting_bytes + self.in_flight_bytes
+    }
+
+    /// Proposals that have their place in the log.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// A proposal has its place in the log, behind all others.
+    pub(super) fn fly(&mut self, flying: InFlight) {
+        self.in_flight_bytes += flying.bytes;
+        self.in_flight.push_back(flying);
+    }
+
     /// The in-flight proposal of the entry (index, term); proposals whose place another leader's
     /// entry took are told so.
     pub(super) fn take(&mut self, index: u64, term: u64) -> Option<InFlight> {
@@ -86,6 +106,7 @@ impl Queue {
                 return None;
             }
             let first = self.in_flight.pop_front().expect("there is a front");
+            self.in_flight_bytes -= first.bytes;
             if first.index == index && first.term == term {
                 return Some(first);
             }
@@ -98,7 +119,7 @@ impl Queue {
 
     /// Answers everything with `error` and forgets it.
     pub(super) fn fail_all(&mut self, error: &Error) {
-        self.waiting_bytes = 0;
+        (self.waiting_bytes, self.in_flight_bytes) = (0, 0);
         for waiting in self.waiting.drain(..) {
             waiting.promise.fulfil(Err(error.clone()));
         }

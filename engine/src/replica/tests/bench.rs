@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringbolt_io::Io;
 use ringbolt_io::sim::{MachineId, SimConfig, World};
 use ringbolt_proto::etcdserverpb::{
-    CompactionRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest,
+    CompactionRequest, DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, PutRequest,
 };
 
 use crate::error::Error;
@@ -88,6 +88,11 @@ pub(super) fn put(key: &str, value: &str) -> Command {
 pub(super) fn put_with_lease(key: &str, lease: i64) -> Command {
     let key = key.to_owned().into();
     Command::Put(PutRequest { key, lease, ..PutRequest::default() })
+}
+
+pub(super) fn delete(key: &str) -> Command {
+    let key = key.to_owned().into();
+    Command::DeleteRange(DeleteRangeRequest { key, ..DeleteRangeRequest::default() })
 }
 
 pub(super) fn grant(id: i64, ttl: i64) -> Command {

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use ringbolt_io::sim::{CrashKind, DiskFaults};
 
-use super::bench::{Bench, compact, config, grant, put, put_revision, put_with_lease, value};
-use crate::error::Error;
+use super::bench::{
+    Bench, compact, config, delete, grant, put, put_revision, put_with_lease, value,
+};
+use crate::error::{Error, Reason};
 use crate::replica::{Mode, OpenError, Replica};
 use crate::types::{LeaseId, Revision};
 
@@ -250,4 +252,58 @@ fn compaction_survives_a_restart() {
     });
     let (revision, compacted) = reopen(&mut bench, Mode::Safe, Vec::new());
     assert_eq!((revision, compacted), (Revision(21), Revision(15)));
+}
+
+/// With a full disk writes that add data are refused before they are proposed, deletes and
+/// compactions pass, no alarm is raised, and service resumes by itself when space returns.
+#[test]
+fn a_full_disk_refuses_writes_and_heals() {
+    let mut bench = Bench::new(12);
+    bench.world.disk_faults(bench.machine, |faults| faults.capacity_bytes = Some(1 << 20));
+    let full = Rc::new(RefCell::new(false));
+    let (told, asked) = (full.clone(), full.clone());
+    let done = bench.start(move |io| async move {
+        let replica = Replica::open(io.clone(), config(Mode::Safe)).await.expect("it opens");
+        let mut refused = Ok(());
+        for round in 0..1000 {
+            let answer = replica.propose(put(&format!("k{round}"), &"x".repeat(8000))).await;
+            if let Err(error) = answer {
+                refused = Err(error);
+                break;
+            }
+        }
+        assert_eq!(refused, Err(Error::Refuse(Reason::NoSpace)));
+        assert!(!replica.state().alarms.no_space());
+        for round in 0..10 {
+            replica.propose(delete(&format!("k{round}"))).await.expect("a delete passes");
+        }
+        let revision = replica.status().revision.0;
+        replica.propose(compact(revision, true)).await.expect("a compaction passes");
+        *told.borrow_mut() = true;
+        for _ in 0..100 {
+            io.sleep(Duration::from_secs(1)).await;
+            if replica.propose(put("again", "x")).await.is_ok() {
+                return;
+            }
+        }
+        panic!("service never resumes");
+    });
+    assert!(bench.world.run_until(Duration::from_secs(60), |_| *asked.borrow()));
+    bench.world.disk_faults(bench.machine, |faults| faults.capacity_bytes = None);
+    assert!(bench.world.run_until(Duration::from_secs(120), |_| done.borrow().is_some()));
+}
+
+/// A store of a later version is not opened by an earlier one.
+#[test]
+fn a_downgrade_is_refused() {
+    let mut bench = Bench::new(13);
+    bench.run(|io| async move {
+        let mut config = config(Mode::Safe);
+        config.version = "3.8.0".to_string();
+        Replica::open(io, config).await.expect("it opens").close().await;
+    });
+    bench.run(|io| async move {
+        let refused = Replica::open(io, config(Mode::Safe)).await.err();
+        assert!(matches!(refused, Some(OpenError::Config(_))), "{refused:?}");
+    });
 }
