@@ -178,6 +178,26 @@ fn verify_errors() {
             &["--discovery-fallback", "proxy"],
             "v2 proxy is deprecated, and --discovery-fallback can't be configured as \"proxy\"",
         ),
+    ];
+    refuse_all(rows);
+    let stop = stop(call(&["etcd", "--listen-client-urls", "http://127.0.0.1:1"]));
+    let last = stop.notices.last().map(|notice| notice.message.as_str());
+    assert_eq!(last, Some("advertise client URLs are not set"));
+}
+
+fn refuse_all(rows: &[(&[&str], &str)]) {
+    for (arguments, error) in rows {
+        for program in ["etcd", "/usr/local/bin/ringbolt"] {
+            let line = [&[program], *arguments].concat();
+            assert_eq!(verify_error(call(&line)), *error);
+        }
+    }
+}
+
+/// The same for values that do not fit together.
+#[test]
+fn verify_errors_of_values() {
+    let rows: &[(&[&str], &str)] = &[
         (
             &["--election-timeout", "200"],
             "--election-timeout[200ms] should be at least as 5 times as \
@@ -216,15 +236,7 @@ fn verify_errors() {
             "--log-outputs requires a single file path when --log-rotate-config-json is defined",
         ),
     ];
-    for (arguments, error) in rows {
-        for program in ["etcd", "/usr/local/bin/ringbolt"] {
-            let line = [&[program], *arguments].concat();
-            assert_eq!(verify_error(call(&line)), *error);
-        }
-    }
-    let stop = stop(call(&["etcd", "--listen-client-urls", "http://127.0.0.1:1"]));
-    let last = stop.notices.last().map(|notice| notice.message.as_str());
-    assert_eq!(last, Some("advertise client URLs are not set"));
+    refuse_all(rows);
 }
 
 /// An unknown level is a panic in etcd: exit 2.

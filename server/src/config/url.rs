@@ -97,7 +97,7 @@ impl Url {
         if !port.bytes().all(|b| b.is_ascii_digit()) {
             return Err(format!("parse {text:?}: invalid port \":{port}\" after host"));
         }
-        if !self.path.is_empty() {
+        if self.path.starts_with('/') {
             return Err(format!("URL must not contain a path: {text}"));
         }
         Ok(())

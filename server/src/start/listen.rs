@@ -43,7 +43,10 @@ pub fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, String>
             };
             let port = match port.as_str() {
                 "" => 0,
-                port => port.parse().map_err(|_| format!("listen tcp: invalid port {port}"))?,
+                port => {
+                    let wrong = || format!("listen tcp: address {port}: invalid port");
+                    port.parse().map_err(|_| wrong())?
+                }
             };
             let address = SocketAddr::new(ip, port);
             (Address::Tcp(address), "tcp", address.to_string())

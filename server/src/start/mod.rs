@@ -86,18 +86,20 @@ fn serve(config: &Config, command_line: Vec<String>) -> Result<i32, Refusal> {
     words::starting(config, found == Found::Member);
     check::start(config).map_err(failed)?;
     if found == Found::Empty {
-        check::bootstrap(config).map_err(failed)?;
+        check::bootstrap(config).map_err(bootstrap_failed)?;
     }
-    directory::claim(&config.data_dir, found).map_err(|error| {
-        log::error("bootstrap failed", vec![("error", error.clone().into())]);
-        failed(error)
-    })?;
+    directory::claim(&config.data_dir, found).map_err(bootstrap_failed)?;
     let (sender, reports) = channel();
     signals::watch(sender.clone()).map_err(|error| failed(directory::plain(&error)))?;
     let shards = make_shards(config, &command_line, &sender).map_err(failed)?;
     let outcome = coordinate(config, shards, &reports);
     log::info("closed etcd server", words::closing(config));
     outcome
+}
+
+fn bootstrap_failed(error: String) -> Refusal {
+    log::error("bootstrap failed", vec![("error", error.clone().into())]);
+    Refusal { message: "discovery failed", error }
 }
 
 /// Looks at the data directory and says what was found.

@@ -132,8 +132,9 @@ fn bind_all(io: &Io, config: &Config, index: usize) -> Result<Sockets, String> {
     };
     // Ports that etcd knows once belong to the default keyspace.
     let shared = |urls: &[Url]| if is_default { all(urls) } else { Ok(Vec::new()) };
-    let peer = shared(&config.listen_peer_urls).inspect_err(|_| {
-        log::error("creating peer listener failed", vec![]);
+    let peer = shared(&config.listen_peer_urls).inspect_err(|error| {
+        let fields = vec![("error", error.as_str().into())];
+        log::error("creating peer listener failed", fields);
     })?;
     Ok(Sockets {
         peer,
