@@ -10,8 +10,10 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use ringbolt_engine::lease::ttl_min_s;
-use ringbolt_engine::replica::{Mode, Replica, ReplicaConfig};
+use ringbolt_engine::replica::{Mode, OpenError, Replica, ReplicaConfig};
 use ringbolt_engine::state::Limits;
+use ringbolt_engine::wal;
+use ringbolt_io::local::receipt;
 use ringbolt_io::{Executor, Io, TaskHandle, mailbox, make_driver};
 
 use super::compaction::{self, Schedule};
@@ -106,22 +108,45 @@ async fn serve(io: Io, plan: Plan, reports: Sender<Report>) {
     if mail.receive().await != Some(Order::Open) {
         return tell(Report::Closed);
     }
-    let mut running = Vec::new();
-    for (index, sockets) in bound {
-        let keyspace = &plan.config.keyspaces[index];
-        match open(&io, &plan, keyspace, sockets, &reports).await {
-            Ok(one) => running.push(one),
-            Err(error) => {
-                close(&io, running).await;
-                return tell(Report::Failed(error));
-            }
-        }
+    let (running, failure) = open_all(&io, plan, bound, &reports).await;
+    if let Some(error) = failure {
+        close(&io, running).await;
+        return tell(Report::Failed(error));
     }
     tell(Report::Ready);
     // Receipt: the order to stop, or the coordinator is gone.
     let _stop_either_way = mail.receive().await;
     close(&io, running).await;
     tell(Report::Closed);
+}
+
+/// Opens the keyspaces side by side: a long recovery of one does not hold up the others.
+async fn open_all(
+    io: &Io,
+    plan: Plan,
+    bound: Vec<(usize, Sockets)>,
+    reports: &Sender<Report>,
+) -> (Vec<Running>, Option<String>) {
+    let plan = Rc::new(plan);
+    let mut opening = Vec::new();
+    for (index, sockets) in bound {
+        let (promise, receipt) = receipt();
+        let (io, plan, reports) = (io.clone(), plan.clone(), reports.clone());
+        io.clone().spawn("open", async move {
+            let keyspace = &plan.config.keyspaces[index];
+            promise.fulfil(open(&io, &plan, keyspace, sockets, &reports).await);
+        });
+        opening.push(receipt);
+    }
+    let (mut running, mut failure) = (Vec::new(), None);
+    for receipt in opening {
+        // Receipt: the keyspace is open, or cannot be.
+        match receipt.await.expect("an opening task ends with an answer") {
+            Ok(one) => running.push(one),
+            Err(error) => failure = failure.or(Some(error)),
+        }
+    }
+    (running, failure)
 }
 
 fn bind_all(io: &Io, config: &Config, index: usize) -> Result<Sockets, String> {
@@ -190,7 +215,7 @@ async fn open(
     let config = &plan.config;
     let replica = Replica::open(io.clone(), replica_config(config, keyspace))
         .await
-        .map_err(|error| format!("keyspace {}: {error}", keyspace.name))?;
+        .map_err(|error| explain(keyspace, &error))?;
     let metrics = Metrics::new(config, keyspace, io.engine_name());
     metrics.observe(&replica, config.warning_apply_duration);
     super::words::opened(config, keyspace, &replica);
@@ -219,6 +244,19 @@ async fn open(
         }
     }
     Ok(Running { name: keyspace.name.clone(), replica, connections, tasks })
+}
+
+/// What went wrong and what to do next.
+fn explain(keyspace: &Keyspace, error: &OpenError) -> String {
+    let name = &keyspace.name;
+    let next = match error {
+        OpenError::Log(wal::OpenError::Busy(_)) => {
+            "; stop that process, or start with another --data-dir"
+        }
+        OpenError::Checkpoint(_) => "; restore the directory from a copy",
+        _ => "",
+    };
+    format!("keyspace {name}: {error}{next}")
 }
 
 /// What is served on each kind of port.
