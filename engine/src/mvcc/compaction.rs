@@ -30,6 +30,8 @@ pub(super) struct Compaction {
     pass: Option<Pass>,
     waiting: VecDeque<Revision>,
     paused: bool,
+    /// Versions removed since the store was made or loaded.
+    removed_count: u64,
     pub(super) remembered: Remembered,
 }
 
@@ -53,6 +55,7 @@ impl Default for Compaction {
             pass: None,
             waiting: VecDeque::new(),
             paused: false,
+            removed_count: 0,
             remembered: Remembered::default(),
         }
     }
@@ -116,6 +119,12 @@ impl Mvcc {
     #[must_use]
     pub fn removal_waits(&self) -> bool {
         self.compaction.pass.is_some() || !self.compaction.waiting.is_empty()
+    }
+
+    /// How many versions compaction has removed since the store was made or loaded.
+    #[must_use]
+    pub fn removed_count(&self) -> u64 {
+        self.compaction.removed_count
     }
 
     fn take_pass(&mut self) -> Option<Pass> {
@@ -190,9 +199,11 @@ impl Mvcc {
             let needless = version.kind == Kind::Delete && version.main < target;
             if prev != NO_RECORD {
                 self.remove_record(prev);
+                self.compaction.removed_count += 1;
             }
             if needless {
                 self.remove_record(id);
+                self.compaction.removed_count += 1;
             }
         }
         true

@@ -24,6 +24,9 @@ pub fn render(metrics: &Metrics, replica: &Replica, hub: &Hub) -> String {
     server(&mut out, metrics, replica, &status);
     proposals(&mut out, metrics, &status);
     store(&mut out, metrics, &status);
+    let removed = replica.state().mvcc.removed_count();
+    let name = "etcd_debugging_mvcc_db_compaction_keys_total";
+    counter(&mut out, name, "Versions removed by compaction.", removed);
     disk(&mut out, metrics, &status);
     watches(&mut out, metrics, hub);
     leases(&mut out, metrics);
@@ -183,13 +186,57 @@ fn disk(out: &mut Exposition, metrics: &Metrics, status: &Status) {
     silent(out, name, "Time to store a received snapshot.", (0.1, 10));
     let name = "etcd_snap_fsync_duration_seconds";
     silent(out, name, "Time to sync a snapshot file.", (0.001, 14));
-    let writes = float(u64::try_from(status.writes_in_flight).unwrap_or(0));
-    let help = "Log writes that are not durable yet.";
-    gauge(out, "ringbolt_log_writes_in_flight", help, writes);
-    let lag = float(status.last.saturating_sub(status.commit));
-    gauge(out, "ringbolt_log_durable_lag_entries", "Entries logged but not committed.", lag);
     let bytes = stages.checkpoint_bytes.get();
     counter(out, "ringbolt_checkpoint_bytes_total", "Bytes of checkpoints written.", bytes);
+    log(out, status);
+}
+
+fn log(out: &mut Exposition, status: &Status) {
+    let count = |number: usize| float(u64::try_from(number).unwrap_or(0));
+    let log = &status.log;
+    let rows = [
+        (
+            "ringbolt_log_writes_in_flight",
+            "Log writes that are not durable yet.",
+            count(status.writes_in_flight),
+        ),
+        (
+            "ringbolt_log_durable_lag_entries",
+            "Entries logged but not committed.",
+            float(status.last.saturating_sub(status.commit)),
+        ),
+        (
+            "ringbolt_log_durable_lag_appends",
+            "Appends that are not acknowledged yet.",
+            float(log.durable_lag),
+        ),
+        (
+            "ringbolt_log_batches_in_flight",
+            "Batches on their way to the disk.",
+            count(log.batches_in_flight),
+        ),
+        ("ringbolt_log_waiting_bytes", "Bytes that wait for a batch.", count(log.waiting_bytes)),
+        ("ringbolt_log_segments", "Segments that hold entries.", count(log.segments)),
+        (
+            "ringbolt_log_segments_free",
+            "Segments that are ready for use.",
+            count(log.segments_free),
+        ),
+        (
+            "ringbolt_log_oldest_index",
+            "The oldest entry kept; 0 without one.",
+            float(log.oldest_index.0),
+        ),
+        (
+            "ringbolt_log_bytes_since_checkpoint",
+            "Log space taken since the newest checkpoint.",
+            float(log.bytes_since_checkpoint),
+        ),
+        ("ringbolt_log_bytes", "Log space taken in all.", float(log.bytes)),
+    ];
+    for (name, help, value) in rows {
+        gauge(out, name, help, value);
+    }
 }
 
 fn watches(out: &mut Exposition, metrics: &Metrics, hub: &Hub) {

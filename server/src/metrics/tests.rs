@@ -22,6 +22,7 @@ use crate::grpc::Code;
 /// here. Families of peers, and those that appear with their first series, are not among them.
 const FRESH: &[(&str, &str)] = &[
     ("etcd_cluster_version", "gauge"),
+    ("etcd_debugging_mvcc_db_compaction_keys_total", "counter"),
     ("etcd_debugging_mvcc_events_total", "counter"),
     ("etcd_debugging_mvcc_keys_total", "gauge"),
     ("etcd_debugging_mvcc_pending_events_total", "gauge"),
