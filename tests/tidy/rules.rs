@@ -27,7 +27,10 @@ const NOT_KNOWN: &[(&str, &[&str])] = &[
     ("engine/src/wal/", &["crate::mvcc", "crate::lease", "crate::watch", "crate::state"]),
     ("engine/src/state/", &["crate::watch", "crate::wal", "crate::replica"]),
     ("engine/consensus/", &["ringbolt_io", "std::fs", "std::net"]),
-    ("server/src/http2/", &["ringbolt_engine", "ringbolt_proto", "crate::services", "crate::config"]),
+    (
+        "server/src/http2/",
+        &["ringbolt_engine", "ringbolt_proto", "crate::services", "crate::config"],
+    ),
 ];
 
 /// Files outside `engine/io` may not hold unsafe code; inside it these may.

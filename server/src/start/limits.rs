@@ -12,6 +12,10 @@ pub const DRAIN_STEP: Duration = Duration::from_millis(5);
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 /// Orders a shard may be behind.
 pub const ORDERS_WAITING_MAX: usize = 4;
+/// Time a start waits for an address that is in use.
+pub const BIND_TIME_MAX: Duration = Duration::from_secs(2);
+/// Pause between two tries to bind.
+pub const BIND_PAUSE: Duration = Duration::from_millis(10);
 /// Pause after an accept that failed, out of file descriptors for example.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 

@@ -1,6 +1,7 @@
 //! Listeners: from URLs to bound sockets, and from sockets to connections.
 
 use std::cell::RefCell;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
@@ -10,7 +11,7 @@ use ringbolt_io::{Address, Io, Listener, process};
 use slab::Slab;
 
 use super::directory::plain;
-use super::limits::{ACCEPT_PAUSE, FILES_RESERVED};
+use super::limits::{ACCEPT_PAUSE, BIND_PAUSE, BIND_TIME_MAX, FILES_RESERVED};
 use crate::config::SocketConfig;
 use crate::config::url::{Place, Url};
 use crate::connection::{Connection, Parts, PeerInfo};
@@ -23,11 +24,12 @@ pub struct Bound {
     listener: Listener,
 }
 
-/// Binds a URL.
+/// Binds a URL. An address that is in use is tried again for a moment: after a kill -9 the system
+/// still ends the old process's rings, and with them its sockets, when the next one starts.
 ///
 /// # Errors
 /// Go's text: `listen tcp 127.0.0.1:2379: bind: address already in use`.
-pub fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, String> {
+pub async fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, String> {
     let how = ListenHow {
         reuse_port: sockets.reuse_port,
         reuse_address: sockets.reuse_address,
@@ -60,10 +62,18 @@ pub fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, String>
             (Address::Abstract(name.into_bytes()), "unix", shown)
         }
     };
-    let listener = io
-        .listen(&address, &how)
-        .map_err(|error| format!("listen {network} {shown}: bind: {}", plain(&error)))?;
-    Ok(Bound { url: url.clone(), listener })
+    let give_up = io.now() + BIND_TIME_MAX;
+    loop {
+        match io.listen(&address, &how) {
+            Ok(listener) => return Ok(Bound { url: url.clone(), listener }),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && io.now() < give_up => {
+                io.sleep(BIND_PAUSE).await;
+            }
+            Err(error) => {
+                return Err(format!("listen {network} {shown}: bind: {}", plain(&error)));
+            }
+        }
+    }
 }
 
 /// The connections of one listener.

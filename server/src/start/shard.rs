@@ -97,7 +97,7 @@ async fn serve(io: Io, plan: Plan, reports: Sender<Report>) {
     };
     let mut bound = Vec::new();
     for &index in &plan.keyspaces {
-        match bind_all(&io, &plan.config, index) {
+        match bind_all(&io, &plan.config, index).await {
             Ok(sockets) => bound.push((index, sockets)),
             Err(error) => return tell(Report::Failed(error)),
         }
@@ -149,24 +149,30 @@ async fn open_all(
     (running, failure)
 }
 
-fn bind_all(io: &Io, config: &Config, index: usize) -> Result<Sockets, String> {
+async fn bind_all(io: &Io, config: &Config, index: usize) -> Result<Sockets, String> {
     let keyspace = &config.keyspaces[index];
     let is_default = keyspace.name == DEFAULT_NAME;
-    let all = |urls: &[Url]| -> Result<Vec<Bound>, String> {
-        urls.iter().map(|url| bind(io, url, &config.sockets)).collect()
-    };
     // Ports that etcd knows once belong to the default keyspace.
-    let shared = |urls: &[Url]| if is_default { all(urls) } else { Ok(Vec::new()) };
-    let peer = shared(&config.listen_peer_urls).inspect_err(|error| {
+    let shared = |urls: &[Url]| if is_default { urls.to_vec() } else { Vec::new() };
+    let peer = bind_each(io, config, &shared(&config.listen_peer_urls)).await;
+    let peer = peer.inspect_err(|error| {
         let fields = vec![("error", error.as_str().into())];
         log::error("creating peer listener failed", fields);
     })?;
     Ok(Sockets {
         peer,
-        client: all(&keyspace.listen_client_urls)?,
-        http: shared(&config.listen_client_http_urls)?,
-        metrics: shared(&config.listen_metrics_urls)?,
+        client: bind_each(io, config, &keyspace.listen_client_urls).await?,
+        http: bind_each(io, config, &shared(&config.listen_client_http_urls)).await?,
+        metrics: bind_each(io, config, &shared(&config.listen_metrics_urls)).await?,
     })
+}
+
+async fn bind_each(io: &Io, config: &Config, urls: &[Url]) -> Result<Vec<Bound>, String> {
+    let mut bound = Vec::with_capacity(urls.len());
+    for url in urls {
+        bound.push(bind(io, url, &config.sockets).await?);
+    }
+    Ok(bound)
 }
 
 fn replica_config(config: &Config, keyspace: &Keyspace) -> ReplicaConfig {

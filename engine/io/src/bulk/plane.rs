@@ -1,8 +1,9 @@
 //! The thread of a bulk job: a glommio executor, or plain calls where io_uring is refused.
 //!
-//! It exists as long as its job. It runs at nice 19 and at the lowest best-effort I/O priority:
-//! below everything else, yet never starved. (SCHED_IDLE and the idle I/O class would let a busy
-//! machine stop checkpoints and the zeroing of segments altogether, and writes with them.)
+//! It exists as long as its job. A job that writes a checkpoint gives way to everything else, yet is
+//! never starved: SCHED_IDLE and the idle I/O class would let a busy machine stop it altogether.
+//! Jobs that somebody waits for keep their priority: a start that loads, and the zeroing of
+//! segments, without which writes stop.
 
 use std::future::Future;
 use std::io;
@@ -29,6 +30,8 @@ use crate::system::files::{self, Outcome, SharedFile, short_write};
 
 /// Memory that glommio registers with its rings: a chunk to write and one to spare.
 const REGISTERED_BYTES: usize = 2 * BULK_CHUNK_BYTES;
+/// Niceness of a job that nobody waits for.
+const NICE: i32 = 10;
 /// Entries of its rings: a job has one operation in flight.
 const RING_ENTRIES: usize = 16;
 
@@ -36,7 +39,9 @@ const RING_ENTRIES: usize = 16;
 pub(super) fn start(plane: BulkPlane, job: Job) -> io::Result<()> {
     let thread = thread::Builder::new().name("ringbolt-bulk".into());
     thread.spawn(move || {
-        step_back();
+        if matches!(job.kind, Kind::Write { .. }) {
+            step_back();
+        }
         match plane {
             BulkPlane::Glommio => on_glommio(job),
             BulkPlane::Thread | BulkPlane::Inline => block_on(serve::<Plain>(job)),
@@ -79,7 +84,7 @@ fn step_back() {
     const CLASS_SHIFT: libc::c_int = 13;
     const CLASS_BEST_EFFORT: libc::c_int = 2;
     const LOWEST: libc::c_int = 7;
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
     let priority = (CLASS_BEST_EFFORT << CLASS_SHIFT) | LOWEST;
     // SAFETY: three plain numbers; 0 names the calling thread.
     // JUSTIFICATION: neither rustix nor libc wraps ioprio_set.
