@@ -5,8 +5,8 @@
 //!               └── deadline passed: dropped, nothing happened
 //! ```
 //!
-//! Q1: at most `PROPOSALS_WAITING_MAX` proposals of `PROPOSALS_BYTES_MAX` bytes are anywhere on this
-//! way, plus a reserve for what the replica itself proposes (lease ends, alarms), so that clients
+//! Q1: at most `PROPOSALS_WAITING_MAX` proposals of `PROPOSALS_BYTES_MAX` bytes are anywhere on
+//! this way, plus a reserve for what the replica itself proposes (lease ends, alarms), so that clients
 //! never starve it.
 
 use std::collections::VecDeque;
@@ -29,6 +29,8 @@ pub type Answer = Result<Reply, Error>;
 pub(super) struct Waiting {
     pub(super) command: Command,
     pub(super) encoded: Bytes,
+    /// Size of the encoded command.
+    pub(super) bytes: usize,
     pub(super) promise: Promise<Answer>,
     pub(super) queued: MonoTime,
     /// After this moment it is dropped instead of proposed.
@@ -40,7 +42,7 @@ pub(super) struct InFlight {
     pub(super) index: u64,
     pub(super) term: u64,
     pub(super) command: Command,
-    /// Bytes of the encoded command.
+    /// Size of the encoded command.
     pub(super) bytes: usize,
     pub(super) deadline: MonoTime,
     /// `None` once the proposer was told that it takes too long.
@@ -66,14 +68,14 @@ impl Queue {
 
     /// Takes a proposal in, behind all others.
     pub(super) fn push(&mut self, waiting: Waiting) {
-        self.waiting_bytes += waiting.encoded.len();
+        self.waiting_bytes += waiting.bytes;
         self.waiting.push_back(waiting);
     }
 
     /// The proposal that waits longest.
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let waiting = self.waiting.pop_front()?;
-        self.waiting_bytes -= waiting.encoded.len();
+        self.waiting_bytes -= waiting.bytes;
         Some(waiting)
     }
 
@@ -138,7 +140,7 @@ impl Queue {
             if waiting.deadline > now {
                 self.waiting.push_back(waiting);
             } else {
-                self.waiting_bytes -= waiting.encoded.len();
+                self.waiting_bytes -= waiting.bytes;
                 waiting.promise.fulfil(Err(crate::Reason::DeadlineExceeded.into()));
             }
         }

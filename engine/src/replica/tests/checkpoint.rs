@@ -17,7 +17,7 @@ fn small(mode: Mode) -> ReplicaConfig {
     config
 }
 
-/// Overwrites forty keys until `count` checkpoints were written; counts the puts that were answered.
+/// Overwrites forty keys until `count` checkpoints were written; notes which puts were answered.
 async fn churn(io: Io, count: usize, acked: Rc<RefCell<Vec<(String, String)>>>) {
     let replica = Replica::open(io, small(Mode::Safe)).await.expect("it opens");
     let written = Rc::new(RefCell::new(0));
