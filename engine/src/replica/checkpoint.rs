@@ -36,6 +36,8 @@ pub(super) struct Checkpoints {
     unseen_bytes: Cell<u64>,
     /// The index of the newest one.
     last: Cell<RaftIndex>,
+    /// When the last one was done.
+    done: Cell<MonoTime>,
 }
 
 /// Why a checkpoint was not made.
@@ -52,12 +54,15 @@ impl Checkpoints {
     pub(super) fn new(last: RaftIndex) -> Checkpoints {
         // The log may be long already: the first append asks it.
         let unseen_bytes = Cell::new(u64::MAX);
-        Checkpoints { bell: Bell::default(), unseen_bytes, last: Cell::new(last) }
+        Checkpoints { unseen_bytes, last: Cell::new(last), ..Checkpoints::default() }
     }
 
-    /// There is no room in the log: what a checkpoint lets go of may help.
-    pub(super) fn want_space(&self) {
-        self.bell.ring();
+    /// There is no room in the log: what a checkpoint lets go of may help. Not asked for again and
+    /// again by each write that is refused.
+    pub(super) fn want_space(&self, now: MonoTime) {
+        if now.since(self.done.get()) >= CHECKPOINT_RETRY {
+            self.bell.ring();
+        }
     }
 }
 
@@ -119,6 +124,7 @@ impl Replica {
         let ticket = log.mark_snapshot(checkpoint);
         log.wait_durable(ticket).await.map_err(Miss::Log)?;
         self.checkpoints.last.set(head.index);
+        self.checkpoints.done.set(self.io.now());
         log.release_before(head.index.next());
         clean(&self.io, &self.config.directory, Some(&written.file)).await;
         self.report(&written, head, start);

@@ -269,7 +269,7 @@ impl Replica {
         match &self.core.borrow().log {
             Some(log) if log.accepts(bytes) => Ok(()),
             Some(_) => {
-                self.checkpoints.want_space();
+                self.checkpoints.want_space(self.io.now());
                 Err(Reason::NoSpace.into())
             }
             None => Err(Error::Stop),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Q1: at most `PROPOSALS_WAITING_MAX` proposals of `PROPOSALS_BYTES_MAX` bytes are anywhere on
-//! this way, plus a reserve for what the replica itself proposes (lease ends, alarms), so that clients
+//! this way, plus a reserve for what the replica itself proposes (lease ends, alarms): clients
 //! never starve it.
 
 use std::collections::VecDeque;

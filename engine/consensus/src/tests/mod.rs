@@ -2,5 +2,6 @@
 
 mod golden;
 mod group;
+mod restore;
 mod rules;
 mod world;
