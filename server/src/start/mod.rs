@@ -41,6 +41,8 @@ enum Report {
     Failed(String),
     /// A log failed (W7): the cause.
     LogFailed(String),
+    /// A shard broke an invariant: its thread is gone, and the process goes with it.
+    Panicked,
     /// A shard has closed everything.
     Closed,
     /// SIGTERM or SIGINT.
@@ -156,10 +158,26 @@ fn make_shards(
         let reports = reports.clone();
         std::thread::Builder::new()
             .name(format!("shard-{shard}"))
-            .spawn(move || shard::run(plan, reports))
+            .spawn(move || {
+                let _guard = Guard { reports: reports.clone() };
+                shard::run(plan, reports);
+            })
             .map_err(|error| format!("shard {shard}: {}", directory::plain(&error)))?;
     }
     Ok(count)
+}
+
+/// Lives as long as a shard's thread, and tells when that ends in a panic.
+struct Guard {
+    reports: Sender<Report>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _nobody_listens_at_the_end = self.reports.send(Report::Panicked);
+        }
+    }
 }
 
 /// Hears reports from the start to the end; gives the signal that ended it.
@@ -190,6 +208,11 @@ fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Res
                 // W7: what the file holds is unknown, so nothing more is written, not even a mark.
                 return Err(Refusal { message: "log failed", error: cause });
             }
+            Report::Panicked => {
+                // The panic itself is on standard error. Other shards may hold what it broke.
+                let error = "a shard panicked; see standard error".to_owned();
+                return Err(Refusal { message: "server failed", error });
+            }
             Report::Signal(signal) => {
                 let fields = vec![("signal", signals::word(signal).into())];
                 log::info("received signal; shutting down", fields);
@@ -216,7 +239,7 @@ fn stop(config: &Config, shards: &[mailbox::Sender<Order>], reports: &Receiver<R
     let mut left = shards.len();
     while left > 0 {
         match reports.recv_timeout(STOP_TIME_MAX) {
-            Ok(Report::Closed | Report::Failed(_)) => left -= 1,
+            Ok(Report::Closed | Report::Failed(_) | Report::Panicked) => left -= 1,
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let fields = vec![("shards", left.into())];
