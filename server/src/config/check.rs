@@ -256,6 +256,17 @@ fn without_effect(settings: &Settings, notices: &mut Vec<Notice>) {
         ("backend-batch-limit", "there is no backend batch"),
         ("force-new-cluster", "a single member already is a cluster of one"),
         ("corrupt-check-time", "a single member has nobody to compare with"),
+        ("snapshot-count", "a checkpoint is due by bytes of log, not by entries"),
+        ("snapshot-catchup-entries", "a single member has no followers"),
+        ("initial-election-tick-advance", "a single member leads at once"),
+        ("pre-vote", "a single member has nobody to ask"),
+        ("strict-reconfig-check", "membership does not change in this build"),
+        ("max-learners", "membership does not change in this build"),
+        ("compaction-batch-limit", "removal is cut into slices by time"),
+        ("compaction-sleep-interval", "removal is cut into slices by time"),
+        ("raft-read-timeout", "a single member has no peers"),
+        ("raft-write-timeout", "a single member has no peers"),
+        ("downgrade-check-time", "downgrades are not part of this build"),
     ];
     for flag in flags() {
         let row = rows.iter().find(|(name, _)| *name == flag.name && !settings.is_default(&flag));

@@ -19,6 +19,12 @@ const UNITS: [(&str, i64); 8] = [
 ];
 
 impl GoDuration {
+    /// A time as Go counts it.
+    #[must_use]
+    pub fn of(time: std::time::Duration) -> GoDuration {
+        GoDuration(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
+    }
+
     /// As a time to wait; nothing when it is negative.
     #[must_use]
     pub fn to_std(self) -> std::time::Duration {

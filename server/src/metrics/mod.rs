@@ -23,6 +23,8 @@ use ringbolt_proto::etcdserverpb::response_op::Response;
 use crate::config::Config;
 use crate::config::gates::Gates;
 use crate::config::keyspace::{Fsync, Keyspace};
+use crate::config::number::GoDuration;
+use crate::log;
 use count::{Counter, Histogram};
 use rpc::Rpcs;
 
@@ -145,10 +147,16 @@ impl Metrics {
                     stages.applied.observe_time(times.applied.since(times.durable));
                 }
                 Observation::Durable(took) => stages.log_write.observe_time(*took),
-                Observation::Applied { took, .. } => {
+                Observation::Applied { took, count } => {
                     stages.turn_apply.observe_time(*took);
                     if *took > slow {
                         stages.slow_applies.increment();
+                        let fields = vec![
+                            ("took", GoDuration::of(*took).to_string().into()),
+                            ("expected-duration", GoDuration::of(slow).to_string().into()),
+                            ("entries", (*count).into()),
+                        ];
+                        log::warn("apply request took too long", fields);
                     }
                 }
                 Observation::Checkpoint { bytes, took } => {

@@ -3,14 +3,17 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use ringbolt_proto::method::{METHODS, Method, Mode};
 
 use super::Metrics;
 use super::count::{Counter, Histogram};
 use super::text::{Exposition, Kind, float};
+use crate::config::number::GoDuration;
 use crate::connection::{Call, CallEvent, Service};
 use crate::grpc::Code;
+use crate::log;
 
 /// Codes by name, in order of their numbers.
 pub const CODES: [&str; 17] = [
@@ -280,17 +283,18 @@ fn request_type(method: &Method) -> Option<&'static str> {
     })
 }
 
-/// Counts the calls of a service.
+/// Counts the calls of a service, and logs the slow ones.
 pub struct Counted {
     inner: Rc<dyn Service>,
     metrics: Rc<Metrics>,
+    slow: Duration,
 }
 
 impl Counted {
-    /// Counts what passes through `inner`.
+    /// Counts what passes through `inner`. A unary call that takes longer than `slow` is logged.
     #[must_use]
-    pub fn new(inner: Rc<dyn Service>, metrics: Rc<Metrics>) -> Rc<Counted> {
-        Rc::new(Counted { inner, metrics })
+    pub fn new(inner: Rc<dyn Service>, metrics: Rc<Metrics>, slow: Duration) -> Rc<Counted> {
+        Rc::new(Counted { inner, metrics, slow })
     }
 }
 
@@ -301,5 +305,15 @@ impl Service for Counted {
 
     fn observe(&self, event: &CallEvent<'_>) {
         self.metrics.rpcs.observe(event);
+        if let CallEvent::Ended { method, code, took } = event {
+            if method.mode == Mode::Unary && *took > self.slow {
+                let fields = vec![
+                    ("time spent", GoDuration::of(*took).to_string().into()),
+                    ("response type", method.path.into()),
+                    ("code", code.name().into()),
+                ];
+                log::warn("request stats", fields);
+            }
+        }
     }
 }

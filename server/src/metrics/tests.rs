@@ -189,7 +189,7 @@ fn use_is_counted() {
         fn call(self: Rc<Self>, _: crate::connection::Call) {}
     }
     let text = scrape(&["--metrics=extensive"], |metrics| {
-        let counted = Counted::new(Rc::new(Nothing), metrics.clone());
+        let counted = Counted::new(Rc::new(Nothing), metrics.clone(), Duration::from_secs(1));
         let method = |name: &str| {
             METHODS.iter().find(|method| method.method == name).expect("a method of the table")
         };

@@ -125,8 +125,7 @@ impl Schedule {
     fn retention(&self) -> (&'static str, serde_json::Value) {
         match self {
             Schedule::Periodic { period, .. } => {
-                let nanos = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX);
-                ("compact-period", GoDuration(nanos).to_string().into())
+                ("compact-period", GoDuration::of(*period).to_string().into())
             }
             Schedule::Revision { kept, .. } => ("revision-compaction-retention", (*kept).into()),
         }
@@ -150,8 +149,7 @@ pub async fn run(io: Io, replica: Rc<Replica>, mut schedule: Schedule) {
         let request = CompactionRequest { revision: target, physical: false };
         // Receipt: the compaction is applied.
         let outcome = replica.propose(Command::Compact(request)).await;
-        let took = i64::try_from(io.now().since(began).as_nanos()).unwrap_or(i64::MAX);
-        let took = ("took", GoDuration(took).to_string().into());
+        let took = ("took", GoDuration::of(io.now().since(began)).to_string().into());
         match outcome {
             Ok(_) | Err(Error::Refuse(Reason::Compacted)) => {
                 let fields = [fields(), vec![took]].concat();

@@ -293,7 +293,9 @@ fn parts(
     let counts = metrics.keys.clone();
     let store = services::Keyspace::new(io.clone(), replica.clone(), settings, counts);
     let hub = store.hub.clone();
-    let service = Counted::new(services::Dispatcher::new(store), metrics.clone());
+    let dispatcher = services::Dispatcher::new(store);
+    let slow = config.warning_unary_request_duration;
+    let service = Counted::new(dispatcher, metrics.clone(), slow);
     let web_settings = Rc::new(WebSettings {
         cors: config.cors.clone(),
         host_whitelist: config.host_whitelist.clone(),

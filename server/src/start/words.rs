@@ -29,8 +29,7 @@ fn urls(key: &'static str, urls: &[Url]) -> (&'static str, Value) {
 }
 
 fn time(duration: std::time::Duration) -> Value {
-    let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    GoDuration(nanos).to_string().into()
+    GoDuration::of(duration).to_string().into()
 }
 
 fn settings(config: &Config, was_there: bool) -> Fields {
