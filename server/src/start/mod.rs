@@ -43,8 +43,8 @@ enum Report {
     LogFailed(String),
     /// A shard broke an invariant: its thread is gone, and the process goes with it.
     Panicked,
-    /// A shard has closed everything.
-    Closed,
+    /// A shard's thread has ended, whatever it had closed.
+    Ended,
     /// SIGTERM or SIGINT.
     Signal(i32),
 }
@@ -167,7 +167,7 @@ fn make_shards(
     Ok(count)
 }
 
-/// Lives as long as a shard's thread, and tells when that ends in a panic.
+/// Lives as long as a shard's thread, and tells when and how that ends.
 struct Guard {
     reports: Sender<Report>,
 }
@@ -177,20 +177,20 @@ impl Drop for Guard {
         if std::thread::panicking() {
             let _nobody_listens_at_the_end = self.reports.send(Report::Panicked);
         }
+        let _nobody_listens_at_the_end = self.reports.send(Report::Ended);
     }
 }
 
 /// Hears reports from the start to the end; gives the signal that ended it.
 fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Result<i32, Refusal> {
-    let failed = |error: String| Refusal { message: "discovery failed", error };
-    let mut orders: Vec<mailbox::Sender<Order>> = Vec::new();
+    let mut crew = Crew { orders: Vec::new(), alive: shards };
     let mut ready = 0;
     loop {
         match reports.recv().expect("the coordinator holds a sender of its own") {
             Report::Bound(sender) => {
-                orders.push(sender);
-                if orders.len() == shards {
-                    order(&orders, Order::Open);
+                crew.orders.push(sender);
+                if crew.orders.len() == shards {
+                    crew.order(Order::Open);
                 }
             }
             Report::Ready => {
@@ -199,10 +199,10 @@ fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Res
                     signals::ready();
                 }
             }
-            Report::Closed => {}
+            Report::Ended => crew.alive -= 1,
             Report::Failed(error) => {
-                stop(config, &orders, reports);
-                return Err(failed(error));
+                crew.stop(config, reports);
+                return Err(Refusal { message: "discovery failed", error });
             }
             Report::LogFailed(cause) => {
                 // W7: what the file holds is unknown, so nothing more is written, not even a mark.
@@ -217,33 +217,45 @@ fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Res
                 let fields = vec![("signal", signals::word(signal).into())];
                 log::info("received signal; shutting down", fields);
                 signals::stopping();
-                stop(config, &orders, reports);
+                crew.stop(config, reports);
                 return Ok(signal);
             }
         }
     }
 }
 
-fn order(shards: &[mailbox::Sender<Order>], order: Order) {
-    for shard in shards {
-        // A shard that is gone needs no order; its mailbox is never full of two.
-        let _gone = shard.try_send(order);
-    }
+/// The shards, as the coordinator sees them.
+struct Crew {
+    /// Of those that are bound.
+    orders: Vec<mailbox::Sender<Order>>,
+    /// Threads that have not ended.
+    alive: usize,
 }
 
-/// Stops the shards that wait for orders, and waits until they have closed.
-fn stop(config: &Config, shards: &[mailbox::Sender<Order>], reports: &Receiver<Report>) {
-    log::info("closing etcd server", words::closing(config));
-    log::info("skipped leadership transfer for single voting member cluster", vec![]);
-    order(shards, Order::Stop);
-    let mut left = shards.len();
-    while left > 0 {
-        match reports.recv_timeout(STOP_TIME_MAX) {
-            Ok(Report::Closed | Report::Failed(_) | Report::Panicked) => left -= 1,
-            Ok(_) => {}
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                let fields = vec![("shards", left.into())];
-                return log::error("gave up waiting for shards to close", fields);
+impl Crew {
+    fn order(&self, order: Order) {
+        for shard in &self.orders {
+            // A shard that is gone needs no order; its mailbox is never full of two.
+            let _gone = shard.try_send(order);
+        }
+    }
+
+    /// Stops the shards and waits until they have closed.
+    fn stop(&mut self, config: &Config, reports: &Receiver<Report>) {
+        log::info("closing etcd server", words::closing(config));
+        log::info("skipped leadership transfer for single voting member cluster", vec![]);
+        self.order(Order::Stop);
+        while self.alive > 0 {
+            match reports.recv_timeout(STOP_TIME_MAX) {
+                Ok(Report::Ended) => self.alive -= 1,
+                Ok(Report::Bound(late)) => {
+                    let _gone = late.try_send(Order::Stop);
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let fields = vec![("shards", self.alive.into())];
+                    return log::error("gave up waiting for shards to close", fields);
+                }
             }
         }
     }

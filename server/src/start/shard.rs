@@ -106,7 +106,7 @@ async fn serve(io: Io, plan: Plan, reports: Sender<Report>) {
     tell(Report::Bound(orders));
     // Receipt: every shard has its sockets, or the start is given up.
     if mail.receive().await != Some(Order::Open) {
-        return tell(Report::Closed);
+        return;
     }
     let (running, failure) = open_all(&io, plan, bound, &reports).await;
     if let Some(error) = failure {
@@ -117,7 +117,6 @@ async fn serve(io: Io, plan: Plan, reports: Sender<Report>) {
     // Receipt: the order to stop, or the coordinator is gone.
     let _stop_either_way = mail.receive().await;
     close(&io, running).await;
-    tell(Report::Closed);
 }
 
 /// Opens the keyspaces side by side: a long recovery of one does not hold up the others.
