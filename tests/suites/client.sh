@@ -11,7 +11,7 @@ run() { # run TITLE BINARY ARGUMENT...
     "$WORK/client" checks -server "$2" -port 24790 "${@:3}"
 }
 
-run "etcd, TCP" "$RINGBOLT_PEERS/bin/etcd"
+run "etcd, TCP" "$PEERS_DIR/bin/etcd"
 run "uring, TCP" "$BIN" -flags --io-engine=uring
 run "epoll, Unix socket" "$BIN" -unix -flags --io-engine=epoll
 run "uring, unsafe-no-fsync, Unix socket" "$BIN" -unix -flags "--io-engine=uring --unsafe-no-fsync"

@@ -6,5 +6,5 @@ source tests/suites/lib.sh
 peers etcd
 cargo build --release -q -p ringbolt-bench
 mkdir -p target/results
-target/release/ringbolt-bench compare --etcd "$RINGBOLT_PEERS/bin/etcd" --ours "$BIN" --directory "$WORK" \
+target/release/ringbolt-bench compare --etcd "$PEERS_DIR/bin/etcd" --ours "$BIN" --directory "$WORK" \
     --rounds "${ROUNDS:-1}" --seconds "${SECONDS_EACH:-2}" --keys "${KEYS:-100000}" --plot target/results/figures.svg

@@ -2,7 +2,7 @@
 # What the suites with a control plane share: kubeconfig, apiserver, components with logs.
 # Sourced after lib.sh.
 
-PROGRAMS=$RINGBOLT_PEERS/bin
+PROGRAMS=$PEERS_DIR/bin
 API=16443
 COMPONENTS=()
 

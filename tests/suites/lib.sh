@@ -5,7 +5,7 @@
 BIN=$PWD/target/release/ringbolt
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ringbolt-suite.XXXXXX")
 CLIENT_PORT=${CLIENT_PORT:-23790}
-export RINGBOLT_PEERS=${RINGBOLT_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
+export PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
 SERVER_PID=
 
 cleanup() {
@@ -27,7 +27,7 @@ peers() { # peers NAME...: builds them, or skips the suite where that cannot be 
     bash tests/suites/peers.sh "$@" || status=$?
     [ $status != 77 ] || exit 77
     [ $status = 0 ] || fail "building $*"
-    ETCDCTL=$RINGBOLT_PEERS/bin/etcdctl
+    ETCDCTL=$PEERS_DIR/bin/etcdctl
 }
 
 wait_for() { # wait_for SECONDS WHAT COMMAND...: until the command succeeds

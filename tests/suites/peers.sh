@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the real peers from the Go module registry into $RINGBOLT_PEERS/bin and keeps them there.
+# Builds the real peers from the Go module registry into $PEERS_DIR/bin and keeps them there.
 #   peers.sh NAME...   etcd (etcd, etcdctl, etcdutl) | h2spec | benchmark | kubernetes | kwok | all
 # Exit 77 where Go is missing: the suites that need a peer then say that they were skipped.
 # Most of these modules have replace directives, so `go install` refuses them; each is built from a
@@ -11,7 +11,7 @@ BENCHMARK_VERSION=v3.6.8
 KUBERNETES_MINOR=37
 KUBERNETES_VERSION=1.$KUBERNETES_MINOR.2
 KWOK_VERSION=v0.8.0
-DIR=${RINGBOLT_PEERS:-$HOME/.cache/ringbolt-peers}
+DIR=${PEERS_DIR:-$HOME/.cache/ringbolt-peers}
 
 command -v go >/dev/null || { echo "skipped: Go 1.26 or newer is not installed"; exit 77; }
 mkdir -p "$DIR/bin"

@@ -21,7 +21,7 @@ grep -q -- '--io-engine=' "$WORK/refused.log" || fail "no remedy is named: $(cat
 BIN=$WORK/confined
 start_server fallback
 grep -q 'epoll' "$WORK/fallback/log" || fail "the log does not say which engine was chosen"
-"$RINGBOLT_PEERS/bin/h2spec" -h 127.0.0.1 -p "$CLIENT_PORT" --timeout 5 | tail -n 3 | tee "$WORK/h2spec.txt"
+"$PEERS_DIR/bin/h2spec" -h 127.0.0.1 -p "$CLIENT_PORT" --timeout 5 | tail -n 3 | tee "$WORK/h2spec.txt"
 grep -qE '^145 tests, .* 0 failed' "$WORK/h2spec.txt"
 stop_server
 "$WORK/client" checks -server "$BIN" -port 24790

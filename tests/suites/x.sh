@@ -3,10 +3,10 @@
 set -euo pipefail
 
 SUITES=(unit sim compare client h2spec badinput crash seccomp keyspaces controlplane figures)
-PEERS=${RINGBOLT_PEERS:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
-RESULTS=${RINGBOLT_RESULTS:-target/results}
+PEERS=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
+RESULTS=${RESULTS_DIR:-target/results}
 BIN=target/release/ringbolt
-export RINGBOLT_PEERS=$PEERS
+export PEERS_DIR=$PEERS
 
 say() { printf '\n== %s\n' "$*"; }
 

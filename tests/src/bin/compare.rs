@@ -171,7 +171,7 @@ fn cut(text: &str) -> String {
 }
 
 fn peers() -> PathBuf {
-    if let Some(directory) = std::env::var_os("RINGBOLT_PEERS") {
+    if let Some(directory) = std::env::var_os("PEERS_DIR") {
         return Path::new(&directory).join("bin");
     }
     let home = std::env::var_os("HOME").unwrap_or_default();
