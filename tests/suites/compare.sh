@@ -7,4 +7,4 @@ peers etcd
 cargo build --release -q -p tests --bin compare
 old=()
 if command -v /usr/bin/etcdctl >/dev/null; then old=(--etcdctl34 /usr/bin/etcdctl); fi
-target/release/compare --etcd "$PEERS_DIR/bin/etcd" --etcdctl "$ETCDCTL" --ours "${OURS:-$BIN}" "${old[@]}" "$@"
+target/release/compare --peers "$PEERS_DIR/bin" --ours "${OURS:-$BIN}" "${old[@]}" "$@"
