@@ -19,7 +19,8 @@ day_second() { date -u +'%H %M %S' | awk '{ print $1 * 3600 + $2 * 60 + $3 }'; }
 start_controllers() {
     local common=(--kubeconfig="$WORK/kube/config" --authentication-kubeconfig="$WORK/kube/config"
         --authorization-kubeconfig="$WORK/kube/config" --authentication-skip-lookup
-        --kube-api-qps=500 --kube-api-burst=1000 --cert-dir="$WORK/kube/certs" --bind-address=127.0.0.1)
+        --kube-api-qps=500 --kube-api-burst=1000 --cert-dir="$WORK/kube/certs" --bind-address=127.0.0.1
+        --leader-elect=false) # one of each: a slow machine must not make them give up their lease
     component controller-manager "$PROGRAMS/kube-controller-manager" "${common[@]}" \
         --service-account-private-key-file="$WORK/kube/sa.key" --use-service-account-credentials=false
     component scheduler "$PROGRAMS/kube-scheduler" "${common[@]}"
