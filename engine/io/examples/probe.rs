@@ -54,7 +54,8 @@ fn main() {
     let directory = directory.join(format!("ringbolt-probe-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("DIR can be written");
     let only = std::env::args().nth(2);
-    let parts: [(&str, fn(&Path)); 4] = [
+    type Part = (&'static str, fn(&Path));
+    let parts: [Part; 4] = [
         ("threads", ping_pong_across_threads),
         ("tasks", ping_pong_in_one_thread),
         ("writes", durable_writes),

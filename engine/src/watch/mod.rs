@@ -349,10 +349,9 @@ impl Hub {
         let group = &self.groups[watcher.group];
         let mut batch = Batch { last: watcher.next, events: Bytes::new(), ends: Vec::new() };
         let mut bytes = Vec::new();
-        let mut scanned = 0usize;
         let mut reached = group.ring_from;
         let mut revision = watcher.next;
-        for event in mvcc.events(watcher.next) {
+        for (scanned, event) in mvcc.events(watcher.next).enumerate() {
             if event.main >= group.ring_from {
                 break;
             }
@@ -364,7 +363,6 @@ impl Hub {
                 }
                 revision = event.main;
             }
-            scanned += 1;
             if !group.spec.wants(event.kind) || !group.spec.range.contains(event.key) {
                 continue;
             }

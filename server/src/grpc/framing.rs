@@ -44,9 +44,9 @@ impl Assembler {
     ) {
         while !self.broken && !bytes.is_empty() {
             let outcome = if self.partial.is_empty() {
-                self.from_front(&mut bytes, size_max)
+                self.take_front(&mut bytes, size_max)
             } else {
-                self.from_partial(&mut bytes, size_max)
+                self.take_partial(&mut bytes, size_max)
             };
             match outcome {
                 Ok(None) => {}
@@ -72,7 +72,7 @@ impl Assembler {
         self.partial.capacity()
     }
 
-    fn from_front(
+    fn take_front(
         &mut self,
         bytes: &mut Bytes,
         size_max: usize,
@@ -93,7 +93,7 @@ impl Assembler {
         }
     }
 
-    fn from_partial(
+    fn take_partial(
         &mut self,
         bytes: &mut Bytes,
         size_max: usize,

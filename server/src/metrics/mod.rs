@@ -74,6 +74,9 @@ struct About {
     io_engine: &'static str,
 }
 
+/// `livez` or `readyz`, and the check's own name.
+type CheckName = (&'static str, &'static str);
+
 /// Counters of one keyspace. They live on its shard.
 pub struct Metrics {
     about: About,
@@ -84,7 +87,7 @@ pub struct Metrics {
     stages: Stages,
     health: [Counter; 2],
     /// By kind and name: failures, successes, whether the last one succeeded.
-    checks: RefCell<BTreeMap<(&'static str, &'static str), (u64, u64, bool)>>,
+    checks: RefCell<BTreeMap<CheckName, (u64, u64, bool)>>,
     scrapes: Counter,
 }
 

@@ -13,7 +13,7 @@ mod watch;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -174,7 +174,7 @@ fn refuse_unserved(call: Call) {
 fn run(io: &Io, name: &'static str, handler: impl Future<Output = ()> + 'static) {
     let mut handler = Box::pin(handler);
     let mut context = Context::from_waker(Waker::noop());
-    if let Poll::Pending = handler.as_mut().poll(&mut context) {
+    if handler.as_mut().poll(&mut context).is_pending() {
         io.spawn(name, handler);
     }
 }
