@@ -55,5 +55,7 @@ const _: () = assert!(RING_COMPLETIONS as usize > 4 * RING_BUFFERS as usize);
 pub const BULK_CHUNKS_MAX: usize = 4;
 /// Bytes per second that one bulk job writes at most, so that durable log writes find room.
 pub const BULK_RATE_BYTES_PER_S: u64 = 128 * 1024 * 1024;
+/// Nice value of the thread of a bulk job that nobody waits for.
+pub const BULK_NICE: i32 = 5;
 /// Unused rate that a bulk job may catch up with.
 pub const BULK_BURST: Duration = Duration::from_millis(50);

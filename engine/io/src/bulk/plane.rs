@@ -1,9 +1,9 @@
 //! The thread of a bulk job: a glommio executor, or plain calls where io_uring is refused.
 //!
-//! It exists as long as its job. A job that writes a checkpoint gives way to everything else, yet is
-//! never starved: SCHED_IDLE and the idle I/O class would let a busy machine stop it altogether.
-//! Jobs that somebody waits for keep their priority: a start that loads, and the zeroing of
-//! segments, without which writes stop.
+//! It exists as long as its job. A job that writes a checkpoint gives way to everything else
+//! (`BULK_NICE`, the lowest best-effort I/O priority), yet is never starved
+//! (`docs/decisions/bulk-threads-give-way-but-never-starve.md`). Jobs that somebody waits for keep
+//! their priority: a start that loads, and the zeroing of segments, without which writes stop.
 
 use std::future::Future;
 use std::io;
@@ -23,15 +23,14 @@ use crate::buffer::AlignedBuffer;
 use crate::disk::{Durability, OpenHow};
 use crate::driver::{BulkPlane, Call};
 use crate::limits::{
-    BULK_BURST, BULK_CHUNK_BYTES, BULK_RATE_BYTES_PER_S, BULK_SYNC_BYTES, DIRECT_ALIGN_BYTES,
+    BULK_BURST, BULK_CHUNK_BYTES, BULK_NICE, BULK_RATE_BYTES_PER_S, BULK_SYNC_BYTES,
+    DIRECT_ALIGN_BYTES,
 };
 use crate::mailbox::Sender;
 use crate::system::files::{self, Outcome, SharedFile, short_write};
 
 /// Memory that glommio registers with its rings: a chunk to write and one to spare.
 const REGISTERED_BYTES: usize = 2 * BULK_CHUNK_BYTES;
-/// Niceness of a job that nobody waits for.
-const NICE: i32 = 10;
 /// Entries of its rings: a job has one operation in flight.
 const RING_ENTRIES: usize = 16;
 
@@ -84,7 +83,7 @@ fn step_back() {
     const CLASS_SHIFT: libc::c_int = 13;
     const CLASS_BEST_EFFORT: libc::c_int = 2;
     const LOWEST: libc::c_int = 7;
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BULK_NICE);
     let priority = (CLASS_BEST_EFFORT << CLASS_SHIFT) | LOWEST;
     // SAFETY: three plain numbers; 0 names the calling thread.
     // JUSTIFICATION: neither rustix nor libc wraps ioprio_set.

@@ -1,6 +1,7 @@
 //! One suite over every driver of the real world: what a task sees must not depend on the driver.
 
 mod files;
+mod limits;
 mod refusal;
 mod shards;
 mod sockets;
