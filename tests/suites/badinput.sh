@@ -36,8 +36,8 @@ refused "unknown flag" 2 'flag provided but not defined: -data-dirr' --data-dirr
 grep -q -- '--data-dir' "$WORK/out.txt" || fail "the nearest flag is not named"
 refused "bad duration" 2 'invalid value "5x" for flag -grpc-keepalive-min-time: parse error' --grpc-keepalive-min-time=5x
 refused "bad URL" 2 'URL scheme must be http, https, unix, or unixs: foo' --listen-client-urls=foo
-refused "bad fsync mode" 2 'safe' --fsync=sometimes
-refused "bad keyspace" 2 'keyspace' --keyspace=events,nonsense=1
+refused "bad fsync mode" 2 'one of safe, unsafe-no-fsync, memory' --fsync=sometimes
+refused "bad keyspace" 1 'keyspace events: unknown key .*nonsense.* did you mean' --keyspace=events,nonsense=1
 refused "positional argument" 1 'is not a valid flag' something
 
 # -- what the server stands on

@@ -4,7 +4,7 @@
 //! the first argument that is no flag, or `--`, ends the flags. clap cannot be told any of this.
 
 use super::number::parse_bool;
-use super::table::{Flag, IGNORED, Kind, find};
+use super::table::{Flag, Group, IGNORED, Kind, find};
 use super::value::{Settings, Source, Value};
 
 /// What the command line asked for.
@@ -68,6 +68,14 @@ fn read(flag: &Flag, text: &str) -> Result<Value, String> {
     if flag.kind == Kind::Bool && parse_bool(text).is_none() {
         return Err(format!("invalid boolean value {text:?} for -{}: parse error", flag.name));
     }
-    Value::parse(flag.kind, text)
-        .map_err(|why| format!("invalid value {text:?} for flag -{}: {why}", flag.name))
+    Value::parse(flag.kind, text).map_err(|why| {
+        let line = format!("invalid value {text:?} for flag -{}: {why}", flag.name);
+        match flag.kind {
+            // etcd's own flags keep etcd's line.
+            Kind::Word(words) if flag.group == Group::Ringbolt => {
+                format!("{line}: one of {}", words.join(", "))
+            }
+            _ => line,
+        }
+    })
 }
