@@ -38,8 +38,7 @@ impl fmt::Display for Address {
 pub struct ListenHow {
     /// SO_REUSEPORT.
     pub reuse_port: bool,
-    /// SO_REUSEADDR. Without it a port in TIME_WAIT from an earlier run may still be bound, as in
-    /// Go's net package, which always sets it for listeners.
+    /// SO_REUSEADDR was asked for. TCP listeners have it always, as in Go's net package.
     pub reuse_address: bool,
     /// Permission bits of a Unix socket file.
     pub socket_mode: Option<u32>,

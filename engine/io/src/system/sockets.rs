@@ -69,9 +69,10 @@ pub(crate) fn listen(address: &Address, how: &ListenHow, waits: Waits) -> io::Re
             if how.reuse_port {
                 socket.set_reuse_port(true)?;
             }
-            if how.reuse_address {
-                socket.set_reuse_address(true)?;
-            }
+            // Always, whatever was asked: otherwise the connections of the last run, which wait out
+            // their last minute, would keep a restarted server from its own port. A listener that
+            // lives still refuses a second one.
+            socket.set_reuse_address(true)?;
             socket.bind(&target)?;
         }
         Address::Abstract(_) => socket.bind(&target)?,
@@ -229,4 +230,29 @@ pub(crate) fn cancelled() -> io::Error {
 /// The error of an op on a handle that is not open.
 pub(crate) fn unknown() -> io::Error {
     io::Error::from_raw_os_error(libc::EBADF)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+    use super::*;
+
+    /// The server's side of a connection that it closed first waits for a minute (TIME_WAIT). The
+    /// port can be bound again all the same, but not while a listener lives.
+    #[test]
+    fn a_port_with_waiting_connections_can_be_bound_again() {
+        let any = Address::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let how = ListenHow::default();
+        let first = listen(&any, &how, Waits::Yes).expect("a free port");
+        let Address::Tcp(address) = first.address else { panic!("{:?}", first.address) };
+        let client = TcpStream::connect(address).expect("it listens");
+        let (accepted, _) = first.socket.accept().expect("one client");
+        drop(accepted);
+        let second = listen(&Address::Tcp(address), &how, Waits::Yes);
+        assert_eq!(second.err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
+        drop(first.socket);
+        drop(client);
+        listen(&Address::Tcp(address), &how, Waits::Yes).expect("the port is free again");
+    }
 }
