@@ -1,0 +1,167 @@
+//! The program as a process: what it prints, what it answers, and how it ends.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A directory of its own, gone with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let path = std::env::temp_dir().join(format!("ringbolt-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary directory");
+        Place(path)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _stays_behind = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn program(place: &Path, called: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringbolt"));
+    command.arg0(called).current_dir(place).env_clear();
+    command
+}
+
+fn run(place: &Place, called: &str, arguments: &[&str]) -> Output {
+    program(&place.0, called).args(arguments).output().expect("the program starts")
+}
+
+/// The lines of a log, as JSON.
+fn lines(text: &[u8]) -> Vec<Value> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+}
+
+/// A running server in memory mode on Unix sockets, and its log.
+struct Server {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    seen: Vec<String>,
+}
+
+impl Server {
+    fn start(place: &Place) -> Server {
+        let mut child = program(&place.0, "etcd")
+            .args(["--name=m1", "--data-dir=data", "--fsync=memory"])
+            .args(["--listen-client-urls=unix://c.sock", "--listen-peer-urls=unix://p.sock"])
+            .args(["--advertise-client-urls=unix://c.sock"])
+            .arg(format!("--listen-metrics-urls=unix://@ringbolt-test-{}", std::process::id()))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let log = BufReader::new(child.stderr.take().expect("a pipe"));
+        Server { child, log, seen: Vec::new() }
+    }
+
+    /// Reads the log until a message.
+    fn until(&mut self, message: &str) {
+        loop {
+            let mut line = String::new();
+            let size = self.log.read_line(&mut line).expect("the log can be read");
+            assert!(size > 0, "the log ended before {message:?}: {:#?}", self.seen);
+            let line: Value = serde_json::from_str(&line).expect("a line is JSON");
+            let found = line["msg"].as_str().expect("a message").to_owned();
+            self.seen.push(found.clone());
+            if found == message {
+                return;
+            }
+        }
+    }
+}
+
+fn get(place: &Place, path: &str) -> String {
+    let mut stream = UnixStream::connect(place.0.join("c.sock")).expect("the server listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the server answers");
+    answer
+}
+
+/// Ready means ready; the stop is clean, removes the sockets, and is a death by the same signal.
+#[test]
+fn life_of_a_server() {
+    let place = Place::new("life");
+    for (signal, word) in [(Signal::TERM, "terminated"), (Signal::INT, "interrupt")] {
+        let mut server = Server::start(&place);
+        server.until("ready to serve client requests");
+        assert!(get(&place, "/health").ends_with("{\"health\":\"true\",\"reason\":\"\"}"));
+        assert!(get(&place, "/metrics").contains("\netcd_server_has_leader 1\n"));
+        server.until("successfully notified init daemon");
+        let id = Pid::from_child(&server.child);
+        kill_process(id, signal).expect("it is our child");
+        server.until("received signal; shutting down");
+        server.until("closing etcd server");
+        server.until("closed etcd server");
+        let status = server.child.wait().expect("it ends");
+        assert_eq!(status.signal(), Some(signal.as_raw()), "{word}");
+        assert!(!place.0.join("c.sock").exists() && !place.0.join("p.sock").exists());
+        let order = [
+            "Running: ",
+            "configuring client listeners",
+            "starting an etcd server",
+            "starting local member",
+            "starting etcd server",
+            "now serving peer/client/metrics",
+            "ready to serve client requests",
+            "notifying init daemon",
+        ];
+        let mut seen = server.seen.iter();
+        for message in order {
+            assert!(seen.any(|line| line == message), "{message:?} in {:#?}", server.seen);
+        }
+    }
+}
+
+/// Exit codes and where the words go.
+#[test]
+fn ends_before_it_begins() {
+    let place = Place::new("ends");
+    let output = run(&place, "etcd", &["--version"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout.starts_with(b"etcd Version: 3.7.3\n"));
+
+    let output = run(&place, "etcd", &["--nope"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(output.stderr.starts_with(b"flag provided but not defined: -nope\ndid you mean "));
+
+    let output = run(&place, "ringbolt", &["version"]);
+    assert_eq!(output.status.code(), Some(1));
+    let log = lines(&output.stderr);
+    assert_eq!(log[0]["msg"], "Running: ");
+    assert_eq!(log[0]["args"][1], "version");
+    assert_eq!(log[1]["msg"], "failed to verify flags");
+    assert_eq!(log[1]["error"], "\"version\" is not a valid flag");
+}
+
+/// A directory that is etcd's or no directory at all: refused before anything is bound.
+#[test]
+fn directories_that_are_not_ours() {
+    let place = Place::new("directories");
+    std::fs::create_dir_all(place.0.join("old/member")).expect("a temporary directory");
+    let output = run(&place, "etcd", &["--data-dir=old"]);
+    assert_eq!(output.status.code(), Some(1));
+    let log = lines(&output.stderr);
+    let last = log.last().expect("a line");
+    assert_eq!((&last["level"], &last["msg"]), (&"fatal".into(), &"discovery failed".into()));
+    assert!(last["error"].as_str().expect("a text").contains("old belongs to etcd"));
+    assert!(last["stacktrace"].is_string());
+
+    std::fs::write(place.0.join("file"), "").expect("a temporary file");
+    let output = run(&place, "etcd", &["--data-dir=file"]);
+    assert_eq!(output.status.code(), Some(1));
+    let log = lines(&output.stderr);
+    let last = log.last().expect("a line");
+    assert_eq!(last["msg"], "failed to list data directory");
+    assert_eq!(last["dir"], "file");
+}
