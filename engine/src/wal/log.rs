@@ -569,6 +569,7 @@ impl Log {
             oldest_index: RaftIndex(oldest.unwrap_or(0)),
             bytes_since_checkpoint: self.position() - self.checkpoint_position,
             bytes: held().map(|segment| segment.size).sum(),
+            written_bytes: self.position(),
         }
     }
 

@@ -210,6 +210,8 @@ pub struct Gauges {
     pub bytes_since_checkpoint: u64,
     /// Log space taken in all, in bytes.
     pub bytes: u64,
+    /// Log space filled so far in bytes, padding and what recovery found included. Only grows.
+    pub written_bytes: u64,
 }
 
 /// Why a log stopped (W7). It takes no more appends and acknowledges nothing more.

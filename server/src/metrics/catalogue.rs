@@ -173,6 +173,8 @@ fn disk(out: &mut Exposition, metrics: &Metrics, status: &Status) {
     // One durable write does what etcd does as a write and a sync.
     let name = "etcd_disk_wal_write_duration_seconds";
     histogram(out, name, help, &stages.log_write);
+    let written = float(status.log.written_bytes);
+    gauge(out, "etcd_disk_wal_write_bytes_total", "Bytes written to the log.", written);
     let name = "etcd_disk_backend_commit_duration_seconds";
     histogram(out, name, "Time a turn takes to apply its entries.", &stages.turn_apply);
     let name = "etcd_disk_backend_snapshot_duration_seconds";

@@ -34,6 +34,7 @@ const FRESH: &[(&str, &str)] = &[
     ("etcd_disk_backend_snapshot_duration_seconds", "histogram"),
     ("etcd_disk_defrag_inflight", "gauge"),
     ("etcd_disk_wal_fsync_duration_seconds", "histogram"),
+    ("etcd_disk_wal_write_bytes_total", "gauge"),
     ("etcd_disk_wal_write_duration_seconds", "histogram"),
     ("etcd_mvcc_db_open_read_transactions", "gauge"),
     ("etcd_mvcc_db_total_size_in_bytes", "gauge"),
