@@ -57,7 +57,7 @@ pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
 /// What etcd's log entry holds besides the request: a header with the request's id, and the tags
 /// and lengths of header and request. A proposal is measured with it, so that the same request is
 /// too large here and there.
-pub const PROPOSAL_OVERHEAD_BYTES: usize = 18;
+pub const PROPOSAL_OVERHEAD_BYTES: usize = 17;
 /// Keys one step of a read looks at, at most: about 200 µs.
 pub const RANGE_STEP_KEYS_MAX: usize = 1000;
 /// How many revisions ago a range may be for its keys to be counted from the newest count and what

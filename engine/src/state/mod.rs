@@ -48,6 +48,10 @@ pub use validate::Limits;
 /// Bytes accounted for each lease, and for each key that hangs on one beside the key.
 const LEASE_BYTES: u64 = 64;
 
+/// Bytes accounted for an empty store: its members and versions. Never 0, because etcdctl divides by
+/// the size that `Status` tells.
+const STATE_BYTES: u64 = 4096;
+
 /// What an operator decides about a keyspace, as far as its state is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateConfig {
@@ -153,7 +157,7 @@ impl State {
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         let leases = self.leases.len() + self.leases.attached_count();
-        self.mvcc.size_bytes() + LEASE_BYTES * leases as u64
+        STATE_BYTES + self.mvcc.size_bytes() + LEASE_BYTES * leases as u64
     }
 
     /// Asked before a command is proposed: is there room for it, and do alarms let it pass?

@@ -63,7 +63,8 @@ impl Names {
     /// Writes names and rules over the output of the command `line`.
     #[must_use]
     pub fn apply(&self, line: &str, text: &str) -> String {
-        let mut text = text.to_owned();
+        // Go's protobuf picks one of two blanks for its messages when it is built.
+        let mut text = text.replace("proto:%C2%A0", "proto: ").replace("proto:\u{a0}", "proto: ");
         for (known, name) in &self.pairs {
             text = text.replace(known, name);
         }

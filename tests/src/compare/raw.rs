@@ -1,7 +1,7 @@
 //! gRPC calls with hand-made messages, for what etcdctl cannot send.
 //!
 //! A message is written as its fields: `name.NUMBER=VALUE`, the name only for the reader. A value is
-//! a number, `"bytes"` with the escapes of a case file, `{ fields }`, or `!HEX` for raw bytes in
+//! a number, `"bytes"` with the escapes of a case file (`"x"*N` repeats them), `{ fields }`, or `!HEX` for raw bytes in
 //! place of the whole message.
 
 use std::iter::Peekable;
@@ -139,7 +139,12 @@ fn field(chars: &mut Peekable<Chars<'_>>, out: &mut Vec<u8>) -> Result<(), Strin
     let bytes = match chars.peek() {
         Some('"') => {
             chars.next();
-            until(chars, '"', true)?
+            let text = until(chars, '"', true)?;
+            let count = match chars.next_if_eq(&'*') {
+                Some(_) => word(chars, |c| c.is_ascii_digit()).parse().map_err(|_| "a count")?,
+                None => 1,
+            };
+            text.repeat(count)
         }
         Some('{') => {
             chars.next();

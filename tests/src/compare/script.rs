@@ -6,6 +6,7 @@
 //!   over tcp | over unix            which endpoint the following commands use
 //!   ctl ARG...                      one etcdctl; quotes as in a shell, \n \t \xNN inside "..."
 //!   < LINE                          a line for the stdin of the command above
+//!   <@ COUNT TEXT                   a line of so many repetitions
 //!   keep NAME                       remember the first lease id that the command above printed;
 //!                                   $NAME stands for it from here on
 //!   unordered                       sort the output lines of the command above
@@ -108,7 +109,9 @@ pub fn read(path: &Path) -> Result<Vec<Step>, String> {
 
 /// Whether the line belongs to the command above it.
 fn decorate(ctl: &mut Ctl, line: &str) -> bool {
-    if let Some(text) = line.strip_prefix('<') {
+    if let Some((count, text)) = line.strip_prefix("<@ ").and_then(|rest| rest.split_once(' ')) {
+        ctl.stdin.push(text.repeat(count.parse().unwrap_or(0)));
+    } else if let Some(text) = line.strip_prefix('<') {
         ctl.stdin.push(text.strip_prefix(' ').unwrap_or(text).to_owned());
     } else if let Some(name) = line.strip_prefix("keep ") {
         ctl.keep = Some(name.to_owned());
