@@ -65,6 +65,7 @@ impl Names {
     pub fn apply(&self, line: &str, text: &str) -> String {
         // Go's protobuf picks one of two blanks for its messages when it is built.
         let mut text = text.replace("proto:%C2%A0", "proto: ").replace("proto:\u{a0}", "proto: ");
+        text = text.replace("  alarm:", " alarm:");
         for (known, name) in &self.pairs {
             text = text.replace(known, name);
         }
@@ -146,11 +147,13 @@ fn status_line(line: &str) -> String {
         _ => (",", 0),
     };
     let mut columns: Vec<String> = line.split(separator).map(|c| c.trim().to_owned()).collect();
-    if columns.len() < 16 {
-        return line.to_owned();
-    }
-    // version, db size, in use, percentage; then term, index, applied index.
-    for column in [2, 4, 5, 6, 10, 11, 12] {
+    // Version, size or sizes; then term, index, applied index.
+    let varying: &[usize] = match columns.len() - first {
+        16.. => &[2, 4, 5, 6, 10, 11, 12],
+        10.. => &[2, 3, 6, 7, 8],
+        _ => return line.to_owned(),
+    };
+    for &column in varying {
         let is_head = columns[first + column].chars().all(|c| c.is_ascii_uppercase() || c == ' ');
         if !is_head {
             columns[first + column] = "<n>".to_owned();

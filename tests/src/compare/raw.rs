@@ -8,6 +8,7 @@ use std::iter::Peekable;
 use std::path::Path;
 use std::process::Command;
 use std::str::Chars;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -26,6 +27,8 @@ const CURL_STREAM_RESET: i32 = 92;
 const CURL_CUT: i32 = 28;
 /// How often a call that was reset without an answer is made again.
 const RESET_RETRIES: usize = 5;
+/// How often a server is asked whether it leads.
+const STATUS_RETRIES: usize = 200;
 
 /// Encodes the messages of one call, each with its gRPC prefix.
 ///
@@ -246,11 +249,19 @@ pub fn ids(server: &Server) -> Result<(u64, u64), String> {
     command.arg("--data-binary").arg(format!("@{}", request.display()));
     let path = "etcdserverpb.Maintenance/Status";
     command.arg(format!("http://{}/{path}", server.endpoint(Endpoint::Tcp)));
-    let output = command.output().map_err(|error| format!("curl: {error}"))?;
-    let body = output.stdout.get(5..).unwrap_or_default();
-    let status = pb::StatusResponse::decode(body).map_err(|error| error.to_string())?;
-    let header = status.header.ok_or("the status has no header")?;
-    Ok((header.cluster_id, header.member_id))
+    for _ in 0..STATUS_RETRIES {
+        let output = command.output().map_err(|error| format!("curl: {error}"))?;
+        let body = output.stdout.get(5..).unwrap_or_default();
+        let status = pb::StatusResponse::decode(body).map_err(|error| error.to_string())?;
+        // A listener may accept before the member behind it answers.
+        if let Some(header) = status.header
+            && status.leader != 0
+        {
+            return Ok((header.cluster_id, header.member_id));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Err(format!("{} does not lead:\n{}", server.name, server.log_tail()))
 }
 
 #[cfg(test)]

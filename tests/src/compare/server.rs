@@ -1,9 +1,11 @@
 //! A server under comparison: its process, its addresses, its data.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::script::Endpoint;
@@ -142,7 +144,18 @@ impl Drop for Server {
     }
 }
 
+/// A port that nobody listens on and that was not given before.
 fn free_port() -> Result<u16, String> {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = any_port()?;
+        if GIVEN.lock().expect("no holder panics").insert(port) {
+            return Ok(port);
+        }
+    }
+}
+
+fn any_port() -> Result<u16, String> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     Ok(address.port())
