@@ -19,7 +19,7 @@ use crate::lease::ttl_min_s;
 use crate::state::members::{bootstrap_member_id, cluster_id};
 use crate::state::{Command, ConfState, Member, Members, State, StateConfig};
 use crate::types::{MemberId, RaftIndex, Revision};
-use crate::wal::{Failure, Recovered, Wal};
+use crate::wal::{self, Failure, Recovered, Wal};
 
 /// The term before the first election, as if a bootstrap had written it: the first leader is at 2,
 /// as with etcd.
@@ -33,14 +33,7 @@ impl Replica {
     /// # Errors
     /// Why it cannot be opened; nothing was changed that an earlier release could not read.
     pub async fn open(io: Io, config: ReplicaConfig) -> Result<Rc<Replica>, OpenError> {
-        let wal_config = log::wal_config(&config);
-        let opened = if Wal::exists(&io, &config.directory).await.map_err(OpenError::Log)? {
-            Wal::open(&io, &config.directory, wal_config).await
-        } else {
-            let identity = first_identity(&config);
-            Wal::create(&io, &config.directory, identity, wal_config).await
-        };
-        let (wal, recovered) = opened.map_err(OpenError::Log)?;
+        let (wal, recovered) = open_log(&io, &config).await?;
         let state = stored_state(&io, &config, &recovered).await?;
         let base = (state.applied().0, state.applied_term().0);
         let membership = membership(&state, recovered.identity.member_id);
@@ -217,6 +210,25 @@ impl Replica {
         self.queue.borrow_mut().fail_all(&Error::Stop);
         self.reads.borrow_mut().fail_all(&Error::Stop);
     }
+}
+
+/// Opens the log of the keyspace, or makes it.
+async fn open_log(io: &Io, config: &ReplicaConfig) -> Result<(Wal, Recovered), OpenError> {
+    let (directory, wal_config) = (&config.directory, log::wal_config(config));
+    if !Wal::exists(io, directory).await.map_err(OpenError::Log)? {
+        let identity = first_identity(config);
+        match Wal::create(io, directory, identity, wal_config.clone()).await {
+            // A process that is still dying made it meanwhile.
+            Err(wal::OpenError::Exists(_)) => {}
+            made => return made.map_err(OpenError::Log),
+        }
+    }
+    // The name of the log may so far live only in the system's memory.
+    io.disk()
+        .sync_dir(directory)
+        .await
+        .map_err(|source| OpenError::Log(wal::OpenError::Io { file: directory.clone(), source }))?;
+    Wal::open(io, directory, wal_config).await.map_err(OpenError::Log)
 }
 
 /// The state the log goes on from: that of the checkpoint it names, or a fresh one.

@@ -3,4 +3,5 @@
 mod bench;
 mod checkpoint;
 mod durable;
+mod lives;
 mod memory;
