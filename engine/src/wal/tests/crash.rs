@@ -57,10 +57,12 @@ fn crash_at_every_operation(mode: Mode, kind: CrashKind, seed: u64) {
         let story = Story(format!("{mode:?} {kind:?} seed {seed} operation {n}"));
         let crashed = crash_at(seed + 16 * n, mode, kind, n, &mut seen);
         drop(story);
-        if !crashed {
+        if crashed {
+            reached = n;
+        } else if n > reached + 8 {
+            // Each run draws its own acts: some end before others.
             break;
         }
-        reached = n;
     }
     assert!(reached > 60, "only {reached} operations were reached");
     assert!(seen.cuts > 0 && seen.checkpoints > 0 && seen.released > 0, "{seen:?}");
