@@ -16,7 +16,7 @@ use crate::types::{RaftIndex, Revision};
 use crate::wal::format::{
     BATCH_RECORDS_MAX, BLOCK_BYTES, HEADER_BYTES, Header, Record, Start, batch_size, encode,
 };
-use crate::wal::mark::Mark;
+use crate::wal::mark::{Listed, Mark};
 use crate::wal::segment::{Free, Segment};
 use crate::wal::types::{
     Batch, Checkpoint, Entry, Failure, Gauges, HardState, Identity, Mode, Ticket, WalConfig,
@@ -583,7 +583,16 @@ impl Log {
     /// A mark of this moment that leaves out the `released` oldest segments and lists `prepared`.
     pub fn mark(&self, released: usize, prepared: Option<&Segment>) -> Mark {
         let spare = self.next.as_ref().or(prepared);
-        let segments = self.sealed.iter().skip(released).chain(&self.active).chain(spare);
+        let begun = self.sealed.iter().skip(released).chain(&self.active);
+        let mut segments: Vec<Listed> = begun.chain(spare).map(Segment::listed).collect();
+        let wanted = self.zero_size();
+        let kept = self.sealed.iter().take(released).filter(|segment| segment.size >= wanted);
+        let kept = kept.map(|segment| Listed { salt: 0, ..segment.listed() });
+        let free = self.free.iter().map(Free::listed).chain(kept);
+        let room = WAL_SEGMENTS_MAX - segments.len();
+        let begun = segments.len() - usize::from(spare.is_some());
+        segments.extend(free.take(room));
+        let spare = u32::try_from(segments.len() - begun).expect("at most WAL_SEGMENTS_MAX");
         Mark {
             serial: 0,
             epoch: self.constant.epoch,
@@ -598,8 +607,8 @@ impl Log {
             watermark: self.durable,
             end_sequence: self.last_sequence,
             end_offset: self.offset,
-            spare: u32::from(spare.is_some()),
-            segments: segments.map(Segment::listed).collect(),
+            spare,
+            segments,
         }
     }
 }

@@ -24,9 +24,10 @@
 //!        88  8  watermark
 //!        96  8  end: last sequence (of a clean log: there is nothing after it)
 //!       104  8  end: offset behind it in the last but `spare` segment
-//!       112  4  spare: how many of the listed segments are prepared and not begun
+//!       112  4  spare: how many of the listed segments are not begun
 //!       116 12  zeros
-//!       128 16n segments, oldest first: 4 number, 4 size in blocks, 8 salt
+//!       128 16n segments: 4 number, 4 size in blocks, 8 salt; those of the log, oldest first, then
+//!               the prepared one, then free ones with salt 0
 //! ```
 
 use std::io;
@@ -94,7 +95,7 @@ pub struct Mark {
     pub end_sequence: u64,
     /// The offset behind it.
     pub end_offset: u64,
-    /// Segments at the end of the list that are prepared but not begun.
+    /// Segments at the end of the list that are not begun.
     pub spare: u32,
     /// The segments, oldest first.
     pub segments: Vec<Listed>,

@@ -22,7 +22,7 @@ use crate::wal::format::{
     BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, HEADER_BYTES, Record, Start, batch_size, peek,
 };
 use crate::wal::log::{Constant, Log};
-use crate::wal::mark::{Listed, MARK_FILE, Mark, MarkFile, fresh};
+use crate::wal::mark::{MARK_FILE, Mark, MarkFile, fresh};
 use crate::wal::replay::{Content, replay};
 use crate::wal::scan::{Scan, Walk, scan, walk};
 use crate::wal::segment::{Free, Segment, file_name, lock, number_of, open_file};
@@ -71,14 +71,13 @@ pub(super) async fn create(
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_dir(parent).await.map_err(failed(parent))?;
     }
-    clear_unfinished(io, directory).await?;
+    let number = clear_unfinished(io, directory).await?;
     let mut segments = Vec::new();
     if config.mode != Mode::Memory {
         let size = config.segment_bytes_first.max(segment_bytes_min(config));
-        let path = directory.join(file_name(1));
+        let path = directory.join(file_name(number));
         zero_file(io, &path, size).await.map_err(failed(&path))?;
-        let blocks = u32::try_from(size / BLOCK_BYTES as u64).expect("below 16 TiB");
-        segments.push(Listed { number: 1, blocks, salt: io.random_u64() });
+        segments.push(Free { number, size }.listed());
     }
     let mark = Mark {
         serial: 0,
@@ -94,44 +93,72 @@ pub(super) async fn create(
         watermark: 0,
         end_sequence: 0,
         end_offset: 0,
-        spare: 0,
+        spare: u32::from(!segments.is_empty()),
         segments,
     };
-    let path = directory.join(MARK_FILE);
+    // A name of its own until it is whole: what a process that died was about to rename is not it.
+    let path = directory.join(format!("{MARK_FILE}-{:016x}", io.random_u64()));
     let mut writer = BulkWriter::create(io, &path).await.map_err(failed(&path))?;
     writer.write(&fresh(&mark)).await.map_err(failed(&path))?;
     writer.finish().await.map_err(failed(&path))?;
-    Ok(())
+    disk.rename(&path, &directory.join(MARK_FILE)).await.map_err(failed(&path))?;
+    disk.sync_dir(directory).await.map_err(failed(directory))
 }
 
-/// Removes what an unfinished `create` left: a write of the process that died may still land in an
-/// unfinished file, so none is used again. Segments with batches and no mark file are a log whose
-/// mark was lost: they are kept.
-async fn clear_unfinished(io: &Io, directory: &Path) -> Result<(), OpenError> {
-    for name in io.disk().read_dir(directory).await.map_err(failed(directory))? {
+/// Removes what an unfinished `create` left; gives a number no file there has. An operation of the
+/// process that died may still happen, so no name of it is used again, and marks go first: once
+/// they are gone nothing can become the mark file but ours. Segments with batches and no mark file
+/// are a log whose mark was lost: they are kept.
+async fn clear_unfinished(io: &Io, directory: &Path) -> Result<u32, OpenError> {
+    let mut names = io.disk().read_dir(directory).await.map_err(failed(directory))?;
+    let mut number = 1;
+    names.sort_by_key(|name| number_of(name).is_some());
+    for name in names {
         let path = directory.join(&name);
-        if is_unfinished(&name) {
-            io.disk().remove(&path).await.map_err(failed(&path))?;
+        if let Some(segment) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) {
+            number = number.max(segment.saturating_add(1));
         }
         if number_of(&name).is_some() {
-            let file = io.disk().open(&path, OpenHow::READ).await.map_err(failed(&path))?;
-            let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
-            buffer.set_len(result.map_err(failed(&path))?);
-            if buffer.len() >= HEADER_BYTES && peek(&buffer).is_ok() {
-                let mark = directory.join(MARK_FILE);
-                let found = format!("no file, though {name} holds a log");
-                return Err(Corruption::new(&mark, 0, "a mark file", found).into());
-            }
-            io.disk().remove(&path).await.map_err(failed(&path))?;
+            refuse_batches(io, directory, &name).await?;
         }
+        if number_of(&name).is_some() || is_unfinished(&name) {
+            remove(io, &path).await?;
+        }
+    }
+    if exists(io, directory).await? {
+        return Err(OpenError::Exists(directory.to_path_buf()));
+    }
+    Ok(number)
+}
+
+async fn refuse_batches(io: &Io, directory: &Path, name: &str) -> Result<(), OpenError> {
+    let path = directory.join(name);
+    let opened = io.disk().open(&path, OpenHow::READ).await;
+    let file = match opened {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(failed(&path))?,
+    };
+    let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
+    buffer.set_len(result.map_err(failed(&path))?);
+    if buffer.len() >= HEADER_BYTES && peek(&buffer).is_ok() {
+        let found = format!("no file, though {name} holds a log");
+        return Err(Corruption::new(&directory.join(MARK_FILE), 0, "a mark file", found).into());
     }
     Ok(())
 }
 
+/// Removes a file that may be gone already, by the hand of a process that died.
+async fn remove(io: &Io, path: &Path) -> Result<(), OpenError> {
+    match io.disk().remove(path).await {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(path)(error)),
+        _ => Ok(()),
+    }
+}
+
 /// Whether a file of that name is a segment or a mark that did not get its final name.
 fn is_unfinished(name: &str) -> bool {
-    let whole = name.strip_suffix(PARTIAL);
-    whole.is_some_and(|whole| number_of(whole).is_some() || whole == MARK_FILE)
+    let segment = name.strip_suffix(PARTIAL).and_then(number_of);
+    segment.is_some() || name.strip_prefix(MARK_FILE).is_some_and(|rest| rest.starts_with('-'))
 }
 
 /// Opens a log and recovers what it holds.
@@ -254,7 +281,7 @@ async fn scan_listed(
 ) -> Result<Vec<Scan>, OpenError> {
     let mut scans = Vec::with_capacity(mark.segments.len());
     let spare = usize::try_from(mark.spare).unwrap_or(usize::MAX);
-    for (at, listed) in mark.segments.iter().enumerate() {
+    for (at, listed) in mark.segments.iter().enumerate().filter(|(_, listed)| listed.salt != 0) {
         let path = directory.join(file_name(listed.number));
         let wanted = u64::from(listed.blocks) * BLOCK_BYTES as u64;
         let size = io.disk().size(&path).await.map_err(failed(&path))?;
@@ -306,13 +333,13 @@ async fn go_on(
     }
     let last_index = content.last_index();
     log.restore_end(sequence, chain);
-    let mut unused = Vec::new();
+    let mut unused = listed_free(place, mark).await?;
     for (at, scan) in scans.into_iter().enumerate() {
         let size = scan.size();
         let (number, count) = (scan.listed.number, walk.accepted[at]);
         let kept = ended_at.is_some_and(|end| at <= end);
         if !kept {
-            unused.push(Free { number, size });
+            unused.extend(scan.file.is_some().then_some(Free { number, size }));
             continue;
         }
         let offset = scan.size_of(count);
@@ -379,34 +406,36 @@ fn kept_segment(scan: Scan, count: usize, log: &mut Log) -> Segment {
     segment
 }
 
-/// Collects the segment files that are not part of the log; unfinished ones are removed.
+/// The free segments the mark lists, as far as they are there.
+async fn listed_free(place: &Place<'_>, mark: &Mark) -> Result<Vec<Free>, OpenError> {
+    let mut free = Vec::new();
+    for listed in mark.segments.iter().filter(|listed| listed.salt == 0) {
+        let (number, size) = (listed.number, u64::from(listed.blocks) * BLOCK_BYTES as u64);
+        let path = place.directory.join(file_name(number));
+        let found = place.io.disk().size(&path).await.map_err(failed(&path))?;
+        if found == Some(size) {
+            free.push(Free { number, size });
+        }
+    }
+    Ok(free)
+}
+
+/// Takes the unused segments that are large enough; removes the others, unfinished files, and
+/// segments that no mark lists.
 async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Result<(), OpenError> {
-    let disk = place.io.disk();
-    let directory = place.directory;
-    let mut unused: Vec<Free> = unused;
-    for name in disk.read_dir(directory).await.map_err(failed(directory))? {
+    let (io, directory) = (place.io, place.directory);
+    let least = log.constant.segment_bytes_min;
+    log.free = unused.into_iter().filter(|free| free.size >= least).collect();
+    for name in io.disk().read_dir(directory).await.map_err(failed(directory))? {
         let path = directory.join(&name);
         if is_unfinished(&name) {
-            disk.remove(&path).await.map_err(failed(&path))?;
+            remove(io, &path).await?;
         }
-        let Some(number) = number_of(&name) else { continue };
-        log.next_number = log.next_number.max(number + 1);
-        let listed = log.sealed.iter().chain(&log.active).any(|kept| kept.number == number);
-        if listed || unused.iter().any(|free| free.number == number) {
-            continue;
-        }
-        let size = disk.size(&path).await.map_err(failed(&path))?.unwrap_or(0);
-        unused.push(Free { number, size });
-    }
-    for free in unused {
-        let whole = free.size.is_multiple_of(BLOCK_BYTES as u64);
-        if whole && free.size >= log.constant.segment_bytes_min {
-            log.free.push_back(free);
-        } else {
-            let path = directory.join(file_name(free.number));
-            if disk.size(&path).await.map_err(failed(&path))?.is_some() {
-                disk.remove(&path).await.map_err(failed(&path))?;
-            }
+        let Some(number) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) else { continue };
+        log.next_number = log.next_number.max(number.saturating_add(1));
+        let in_log = log.sealed.iter().chain(&log.active).any(|kept| kept.number == number);
+        if !in_log && !log.free.iter().any(|free| free.number == number) {
+            remove(io, &path).await?;
         }
     }
     Ok(())

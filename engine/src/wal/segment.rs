@@ -27,7 +27,9 @@ use crate::wal::types::OpenError;
 /// End of a segment's file name.
 const SUFFIX: &str = ".wal";
 
-/// A zeroed or recycled segment that waits for use.
+/// A zeroed or recycled segment that waits for use. The mark lists it with salt 0: files that are
+/// listed nowhere are on their way out, and nobody touches them again, since the removal may come
+/// from a process that has died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Free {
     /// Its number.
@@ -58,13 +60,22 @@ pub struct Segment {
     pub max_index: u64,
 }
 
+impl Free {
+    /// As a mark names it.
+    #[must_use]
+    pub fn listed(&self) -> Listed {
+        let blocks = u32::try_from(self.size / BLOCK_BYTES as u64).expect("below 16 TiB");
+        Listed { number: self.number, blocks, salt: 0 }
+    }
+}
+
 impl Segment {
     /// A free segment that begins a life under a salt of its own.
     #[must_use]
     pub fn fresh(io: &Io, free: Free, file: File, path: PathBuf) -> Segment {
         Segment {
             number: free.number,
-            salt: io.random_u64(),
+            salt: draw_salt(io),
             size: free.size,
             file,
             path,
@@ -89,6 +100,12 @@ impl Segment {
         }
         self.max_index = self.max_index.max(index);
     }
+}
+
+/// A salt for a new life. 0 marks the free segments of a mark's list.
+#[must_use]
+pub fn draw_salt(io: &Io) -> u64 {
+    io.random_u64().max(1)
 }
 
 /// The file name of a segment.
