@@ -98,7 +98,7 @@ disk_full() {
     local image=$WORK/disk.img mount=$WORK/disk
     truncate -s 256M "$image" && mkfs.ext4 -q "$image" && mkdir -p "$mount"
     mount -o loop "$image" "$mount" 2>/dev/null || { echo "skipped the full disk: no loop device here"; return; }
-    trap 'umount -l "$mount" 2>/dev/null; cleanup' EXIT
+    trap 'umount -l "$WORK/disk" 2>/dev/null || true; cleanup' EXIT
     start_server full --data-dir="$mount/data"
     at put before full >/dev/null
     fallocate -l "$(($(df -B1 --output=avail "$mount" | tail -n 1) - 65536))" "$mount/filler" || true

@@ -11,6 +11,18 @@ EVENTS=$WORK/events.sock
 flags=(--watch-progress-notify-interval=5s --keyspace "events,listen-client-urls=unix://$EVENTS,fsync=memory")
 at() { "$ETCDCTL" --endpoints="unix://$1" "${@:2}"; }
 
+make_event() { # make_event NAME
+    kube create -f - >/dev/null <<V
+apiVersion: v1
+kind: Event
+metadata: {name: $1, namespace: kept}
+involvedObject: {kind: Namespace, name: kept, namespace: kept}
+reason: Check
+message: an event in memory
+type: Normal
+V
+}
+
 start_server two "${flags[@]}"
 at "$SOCKET" put a main >/dev/null
 at "$EVENTS" put a events >/dev/null
@@ -18,17 +30,9 @@ at "$EVENTS" put a events >/dev/null
 [ "$(at "$EVENTS" get a --print-value-only)" = events ] || fail "keyspaces are not apart"
 
 write_kubeconfig
-start_apiserver "unix://$SOCKET" --etcd-servers-overrides="/events#unix://$EVENTS"
+start_apiserver "unix://$SOCKET" --etcd-servers-overrides="/events#unix://$EVENTS" --lease-reuse-duration-seconds=5
 kube create namespace kept >/dev/null
-cat <<V | kube create -f - >/dev/null
-apiVersion: v1
-kind: Event
-metadata: {name: told, namespace: kept}
-involvedObject: {kind: Namespace, name: kept, namespace: kept}
-reason: Check
-message: an event in memory
-type: Normal
-V
+make_event told
 [ "$(kube get events -n kept --no-headers | wc -l)" = 1 ] || fail "the event is not there"
 at "$EVENTS" get /registry/events --prefix --keys-only | grep -q told || fail "the event is not in its keyspace"
 if at "$SOCKET" get /registry/events --prefix --keys-only | grep -q told; then fail "the event is in both keyspaces"; fi
@@ -39,15 +43,8 @@ wait_for 60 "the apiserver after a restart" apiserver_ready
 wait_for 30 "the namespace after a restart" kube get namespace kept
 [ "$(kube get events -n kept --no-headers 2>/dev/null | wc -l)" = 0 ] || fail "an event outlived memory mode"
 kube create namespace more >/dev/null
-sed 's/told/again/' <<V | kube create -f - >/dev/null
-apiVersion: v1
-kind: Event
-metadata: {name: told, namespace: kept}
-involvedObject: {kind: Namespace, name: kept, namespace: kept}
-reason: Check
-message: an event after the restart
-type: Normal
-V
+# The apiserver goes on using the lease of its last events for a moment; that lease was in memory too.
+wait_for 30 "events after a restart" make_event again
 [ "$(kube get events -n kept --no-headers | wc -l)" = 1 ] || fail "no event can be made after a restart"
 stop_components
 stop_server
