@@ -21,6 +21,14 @@ use super::view::{EventRef, HashKv, Kind};
 /// The name of etcd's bucket of versions; it seeds the hash.
 const BUCKET: &[u8] = b"key";
 
+/// A `HashKV` that is being taken in steps.
+#[derive(Clone, Debug)]
+pub struct HashWalk {
+    asked: i64,
+    hasher: Hasher,
+    next: (Revision, u32),
+}
+
 /// The hashes of the last compactions, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
@@ -104,25 +112,59 @@ impl Mvcc {
     ///
     /// Errors: `FutureRevision`, `Compacted`. Source: contract 12.5, 12.6.
     pub fn hash_kv(&self, revision: i64) -> Result<HashKv, Reason> {
-        if let Some(hash) = self.compaction.remembered.find(revision) {
-            return Ok(hash);
+        let mut walk = self.hash_walk(revision)?;
+        loop {
+            if let Some(hash) = self.hash_step(&mut walk, usize::MAX)? {
+                return Ok(hash);
+            }
         }
+    }
+
+    /// Begins to take the hash of [`Mvcc::hash_kv`] in steps, between which writes may go on.
+    ///
+    /// Errors: as [`Mvcc::hash_kv`].
+    pub fn hash_walk(&self, revision: i64) -> Result<HashWalk, Reason> {
         let compacted = self.compacted();
         let at = match revision {
+            // The first step answers it.
+            asked if self.compaction.remembered.find(asked).is_some() => Revision(asked),
             0 => self.revision(),
             asked if asked > self.revision().0 => return Err(Reason::FutureRevision),
             asked if asked > 0 && asked < compacted.0 => return Err(Reason::Compacted),
             asked => Revision(asked),
         };
-        let keeps_any = self.any_live(at);
-        let mut hasher = Hasher::new(compacted, at, keeps_any);
-        for event in self.events(Revision(0)).take_while(|event| event.main <= at) {
+        let hasher = Hasher::new(compacted, at, self.any_live(at));
+        Ok(HashWalk { asked: revision, hasher, next: (Revision(0), 0) })
+    }
+
+    /// Goes on by `records`; the hash when it is complete. A compaction between two steps makes
+    /// the walk begin again.
+    ///
+    /// Errors: `Compacted`, when the revision was compacted meanwhile.
+    pub fn hash_step(&self, walk: &mut HashWalk, records: usize) -> Result<Option<HashKv>, Reason> {
+        if let Some(hash) = self.compaction.remembered.find(walk.asked) {
+            return Ok(Some(hash));
+        }
+        if walk.hasher.compacted != self.compacted() {
+            *walk = self.hash_walk(walk.asked)?;
+        }
+        let HashWalk { hasher, next, .. } = walk;
+        let (compacted, at) = (hasher.compacted, hasher.revision);
+        for (taken, event) in self.events_at(*next).enumerate() {
+            if event.main > at {
+                break;
+            }
+            if taken == records {
+                let sub = u32::try_from(event.sub).expect("the writer counts subs in u32");
+                *next = (event.main, sub);
+                return Ok(None);
+            }
             if self.is_kept(&event, compacted) {
                 let kept = event.kind == Kind::Put && self.is_last_at(&event, at);
                 hasher.feed(&event, kept);
             }
         }
-        Ok(hasher.finish())
+        Ok(Some(hasher.finish()))
     }
 }
 

@@ -19,6 +19,7 @@ mod tree;
 mod view;
 mod write;
 
+pub use hash::HashWalk;
 pub use range::{End, KeyRange};
 pub use store::Mvcc;
 pub use stream::{ExportCursor, Importer};

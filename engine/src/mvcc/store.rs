@@ -268,17 +268,19 @@ impl Mvcc {
         self.keys.insert(Key { bytes: owned(key), head: NO_RECORD })
     }
 
-    /// Removes a record, and its key with the last one.
-    pub(super) fn remove_record(&mut self, id: RecordId) {
+    /// Removes a record, and its key with the last one. True when the key went.
+    pub(super) fn remove_record(&mut self, id: RecordId) -> bool {
         let key = self.log.get(id).key;
         let value = self.log.remove(&mut self.keys, id);
         self.size -= RECORD_BYTES + value.len() as u64;
-        if self.keys.get(key).head == NO_RECORD {
+        let last = self.keys.get(key).head == NO_RECORD;
+        if last {
             let bytes: Bytes = self.keys.get(key).bytes.clone();
             self.tree.remove(&self.keys, &bytes);
             self.keys.remove(key);
             self.size -= KEY_BYTES + bytes.len() as u64;
         }
+        last
     }
 
     fn live_at<'a>(&'a self, key: &'a Key, at: Revision) -> Option<VersionRef<'a>> {

@@ -21,12 +21,20 @@ pub struct Write<'a> {
     mvcc: &'a mut Mvcc,
     main: Revision,
     sub: u32,
+    finished: bool,
+}
+
+impl Drop for Write<'_> {
+    fn drop(&mut self) {
+        let sound = self.finished || self.sub == 0 || std::thread::panicking();
+        assert!(sound, "a change that was never finished");
+    }
 }
 
 impl Mvcc {
     /// Begins the change that becomes revision `revision() + 1`.
     pub fn begin(&mut self) -> Write<'_> {
-        Write { main: self.revision.next(), sub: 0, mvcc: self }
+        Write { main: self.revision.next(), sub: 0, finished: false, mvcc: self }
     }
 
     /// Sets the revisions of a store that is being loaded.
@@ -164,7 +172,8 @@ impl Write<'_> {
     }
 
     /// Ends the change. Returns the store's revision: one more if anything changed.
-    pub fn finish(self) -> Revision {
+    pub fn finish(mut self) -> Revision {
+        self.finished = true;
         if self.changed() {
             self.mvcc.revision = self.main;
         }

@@ -282,6 +282,14 @@ fn compare_hashes(mvcc: &Mvcc, model: &Model) {
     let lowest = (model.compacted.0 - 2).max(-3);
     let near = (lowest..=lowest + 40).chain(model.revision.0 - 20..=model.revision.0 + 2);
     for revision in near.chain(model.remembered.iter().map(|hash| hash.hash_revision)) {
-        assert_eq!(mvcc.hash_kv(revision), model.hash_kv(revision), "hash at {revision}");
+        let want = model.hash_kv(revision);
+        assert_eq!(mvcc.hash_kv(revision), want, "hash at {revision}");
+        let Ok(mut walk) = mvcc.hash_walk(revision) else { continue };
+        let hash = loop {
+            if let Some(hash) = mvcc.hash_step(&mut walk, 3).transpose() {
+                break hash;
+            }
+        };
+        assert_eq!(hash, want, "hash in steps at {revision}");
     }
 }
