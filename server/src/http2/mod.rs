@@ -20,6 +20,8 @@ mod output;
 mod receive;
 mod send;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -219,7 +219,7 @@ impl Http2 {
         }
         self.receive_window -= signed;
         let Some(stream) = self.streams.get_mut(&id) else {
-            self.consumed(id, length);
+            self.returned_to_connection(length);
             return match self.closed.find(id) {
                 Some(Ending::ResetByUs) => self.idle_frame(now),
                 _ => Err(Fault::Stream(id, ErrorCode::STREAM_CLOSED)),
@@ -227,7 +227,7 @@ impl Http2 {
         };
         let fault = stream.take_data(signed, size, end).err();
         if let Some(code) = fault {
-            self.consumed(id, length);
+            self.returned_to_connection(length);
             return Err(Fault::Stream(id, code));
         }
         if length > size {

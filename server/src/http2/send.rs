@@ -124,13 +124,7 @@ impl Http2 {
     /// Says that `size` bytes of a stream's payload were consumed: the client may send as many
     /// more.
     pub fn consumed(&mut self, id: StreamId, size: usize) {
-        let size = u32::try_from(size).expect("no more is consumed than a window holds");
-        self.unreturned += size;
-        if self.unreturned >= CONNECTION_WINDOW_BYTES / 4 {
-            let increment = std::mem::take(&mut self.unreturned);
-            self.receive_window += i64::from(increment);
-            self.output.small(|out| frame::put_window_update(out, StreamId::CONNECTION, increment));
-        }
+        let size = self.returned_to_connection(size);
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.unreturned += size;
         let quarter = i64::from(crate::limits::STREAM_WINDOW_BYTES / 4);
@@ -139,6 +133,18 @@ impl Http2 {
             stream.receive_window += i64::from(increment);
             self.output.small(|out| frame::put_window_update(out, id, increment));
         }
+    }
+
+    /// Gives bytes back to the connection's window only.
+    pub(super) fn returned_to_connection(&mut self, size: usize) -> u32 {
+        let size = u32::try_from(size).expect("no more is consumed than a window holds");
+        self.unreturned += size;
+        if self.unreturned >= CONNECTION_WINDOW_BYTES / 4 {
+            let increment = std::mem::take(&mut self.unreturned);
+            self.receive_window += i64::from(increment);
+            self.output.small(|out| frame::put_window_update(out, StreamId::CONNECTION, increment));
+        }
+        size
     }
 
     /// Begins a graceful end: the client is told to open no more streams, and those that it opened
