@@ -211,10 +211,10 @@ impl Link {
             return false;
         }
         slot.gone.set(Some(gone));
-        if slot.deadline_listed.replace(false) {
-            if let Some(deadline) = slot.deadline.get() {
-                self.deadlines.borrow_mut().remove(&(deadline, slot.id));
-            }
+        if slot.deadline_listed.replace(false)
+            && let Some(deadline) = slot.deadline.get()
+        {
+            self.deadlines.borrow_mut().remove(&(deadline, slot.id));
         }
         let held = {
             let mut inbox = slot.inbox.borrow_mut();

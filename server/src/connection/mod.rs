@@ -12,6 +12,8 @@
 mod call;
 mod link;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod web;
 mod writer;
 

@@ -44,9 +44,9 @@ impl Assembler {
     ) {
         while !self.broken && !bytes.is_empty() {
             let outcome = if self.partial.is_empty() {
-                self.take_front(&mut bytes, size_max)
+                self.cut_front(&mut bytes, size_max)
             } else {
-                self.take_partial(&mut bytes, size_max)
+                self.cut_partial(&mut bytes, size_max)
             };
             match outcome {
                 Ok(None) => {}
@@ -72,11 +72,7 @@ impl Assembler {
         self.partial.capacity()
     }
 
-    fn take_front(
-        &mut self,
-        bytes: &mut Bytes,
-        size_max: usize,
-    ) -> Result<Option<Message>, Status> {
+    fn cut_front(&mut self, bytes: &mut Bytes, size_max: usize) -> Result<Option<Message>, Status> {
         let parsed = parse_prefix(bytes, size_max)?;
         match parsed {
             Some((compressed, size)) if bytes.len() >= PREFIX_BYTES + size => {
@@ -93,7 +89,7 @@ impl Assembler {
         }
     }
 
-    fn take_partial(
+    fn cut_partial(
         &mut self,
         bytes: &mut Bytes,
         size_max: usize,
@@ -215,7 +211,8 @@ mod tests {
         /// However the payload is cut, the same messages come out.
         #[test]
         fn any_split_gives_the_messages(
-            messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..6),
+            messages in proptest::collection::vec(
+                proptest::collection::vec(any::<u8>(), 0..40), 0..6),
             cuts in proptest::collection::vec(1_usize..30, 0..40),
         ) {
             let all = Bytes::from(framed(&messages));

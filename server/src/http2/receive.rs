@@ -170,10 +170,10 @@ impl Http2 {
         if header.length > FRAME_BYTES_MAX {
             return Err(Connection(ErrorCode::FRAME_SIZE, "frame too large"));
         }
-        if let Some(block) = &self.inbound.block {
-            if header.kind != kind::CONTINUATION || header.stream != block.stream {
-                return Err(Connection(ErrorCode::PROTOCOL, "header block interrupted"));
-            }
+        if let Some(block) = &self.inbound.block
+            && (header.kind != kind::CONTINUATION || header.stream != block.stream)
+        {
+            return Err(Connection(ErrorCode::PROTOCOL, "header block interrupted"));
         }
         if !self.inbound.settings_seen && (header.kind != kind::SETTINGS || header.has(flag::ACK)) {
             return Err(Connection(ErrorCode::PROTOCOL, "first frame is not SETTINGS"));
@@ -316,11 +316,12 @@ impl Http2 {
         let id = block.stream;
         let before = self.inbound.decoder.changes();
         let is_new = id > self.last_stream;
-        if is_new && !block.depends_on_itself {
-            if let Some(head) = self.cache.find(bytes, before) {
-                let head = head.clone();
-                return self.request(now, block, head, events);
-            }
+        if is_new
+            && !block.depends_on_itself
+            && let Some(head) = self.cache.find(bytes, before)
+        {
+            let head = head.clone();
+            return self.request(now, block, head, events);
         }
         let mut fields = Vec::with_capacity(16);
         let Ok(fits) = self.inbound.decoder.decode(bytes, &mut fields) else {

@@ -121,8 +121,7 @@ impl Http2 {
         }
     }
 
-    /// Says that `size` bytes of a stream's payload were consumed: the client may send as many
-    /// more.
+    /// Says that `size` payload bytes of a stream were consumed: the client may send as many more.
     pub fn consumed(&mut self, id: StreamId, size: usize) {
         let size = self.returned_to_connection(size);
         let Some(stream) = self.streams.get_mut(&id) else { return };
@@ -220,11 +219,12 @@ impl Http2 {
                 self.emit_queued(id, size, end);
             }
         }
-        if let Some(stream) = self.streams.get_mut(&id) {
-            if stream.wants_room && stream.queued_bytes < STREAM_AHEAD_BYTES_MAX {
-                stream.wants_room = false;
-                room.push(id);
-            }
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.wants_room
+            && stream.queued_bytes < STREAM_AHEAD_BYTES_MAX
+        {
+            stream.wants_room = false;
+            room.push(id);
         }
         self.list(id);
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ringbolt_io::MonoTime;
 
 use super::super::frame::{StreamId, kind, setting};
-use super::{Client, frames, greeted, summary};
+use super::{Client, Http2, frames, greeted, summary};
 use crate::limits::{
     FRAME_SENT_BYTES_MAX, OUTPUT_PENDING_BYTES_MAX, OUTPUT_SLICES_MAX, STREAM_AHEAD_BYTES_MAX,
 };
@@ -151,7 +151,8 @@ proptest! {
         let mut connection = 65_535_i64;
         (0..3).for_each(|index| client.get(1 + 2 * index));
         client.send(&mut http, NOW);
-        let mut check = |http: &mut super::Http2, streams: &mut [(usize, usize, i64); 3], connection: &mut i64| {
+        type Streams = [(usize, usize, i64); 3];
+        let check = |http: &mut Http2, streams: &mut Streams, connection: &mut i64| {
             for (header, bytes) in frames(http) {
                 if header.kind != kind::DATA {
                     continue;
