@@ -60,6 +60,8 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2 * 3600);
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// An HTTP/1 request line, and with it what is read before the protocol is known.
 pub const REQUEST_LINE_BYTES_MAX: usize = 8 * 1024;
+/// How long a client may take to say what it speaks. Source: grpc-go's connection timeout.
+pub const FIRST_BYTES_TIME_MAX: Duration = Duration::from_secs(120);
 /// A message may be this much larger than `--max-request-bytes`.
 pub const MESSAGE_SLACK_BYTES: usize = 512 * 1024;
 /// Request bytes one connection may hold in messages that are still incomplete.

@@ -319,6 +319,11 @@ impl Link {
 }
 
 impl Inbox {
+    /// How a call ends whose single request will never be whole.
+    pub(super) fn cut_short(&self) -> Status {
+        self.assembler.cut_short()
+    }
+
     /// Bytes the client may send again: all of them, unless a whole message waits for its reader.
     fn release(&mut self) -> usize {
         if self.messages.is_empty() || !self.dispatched {

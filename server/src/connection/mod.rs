@@ -33,7 +33,7 @@ pub use crate::http2::Gone;
 use self::link::Link;
 use crate::grpc::Code;
 use crate::http2::frame::PREFACE;
-use crate::limits::{MESSAGE_SLACK_BYTES, REQUEST_LINE_BYTES_MAX};
+use crate::limits::{FIRST_BYTES_TIME_MAX, MESSAGE_SLACK_BYTES, REQUEST_LINE_BYTES_MAX};
 
 /// What answers gRPC calls. One value serves every connection of a keyspace on a shard.
 pub trait Service: 'static {
@@ -172,26 +172,33 @@ impl Connection {
 
     /// Serves until the connection ends. Spawn it as the connection's task.
     pub async fn serve(self) {
+        let first = self.link.io.timeout(FIRST_BYTES_TIME_MAX, self.first_bytes()).await;
+        match first.flatten() {
+            Some((Protocol::Http2, received)) => self.serve_http2(Bytes::from(received)).await,
+            Some((Protocol::Http1, received)) => {
+                if let Some(web) = self.link.parts.web.clone() {
+                    web.http1(self.stream.clone(), received, self.link.peer.clone()).await;
+                }
+            }
+            Some((Protocol::Unknown, _)) | None => {}
+        }
+        self.stream.shutdown();
+    }
+
+    /// Reads until it is known what the client speaks; `None` when it went away first.
+    async fn first_bytes(&self) -> Option<(Protocol, Vec<u8>)> {
         let mut received = Vec::new();
-        let protocol = loop {
+        loop {
             // Bytes: the first ones decide which protocol this is.
             let (outcome, buffer) = self.stream.read(received).await;
             received = buffer;
             if !matches!(outcome, Ok(size) if size > 0) {
-                return;
+                return None;
             }
             if let Some(protocol) = sniff(&received) {
-                break protocol;
+                return Some((protocol, received));
             }
-        };
-        match (protocol, self.link.parts.web.clone()) {
-            (Protocol::Http2, _) => self.serve_http2(Bytes::from(received)).await,
-            (Protocol::Http1, Some(web)) => {
-                web.http1(self.stream.clone(), received, self.link.peer.clone()).await;
-            }
-            (Protocol::Http1, None) | (Protocol::Unknown, _) => {}
         }
-        self.stream.shutdown();
     }
 
     /// Asks the client to go: no more streams, then the end when the open ones are done.

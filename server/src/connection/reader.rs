@@ -203,9 +203,14 @@ fn ready(method: &Method, slot: &Slot) -> Result<bool, Status> {
     }
     let inbox = slot.inbox.borrow();
     match inbox.messages.front() {
+        Some(Ok(_)) if method.mode == Mode::ServerStream && inbox.messages.len() > 1 => {
+            let text = "cardinality violation: received multiple request messages for \
+                        non-client-streaming RPC";
+            Err(Status::new(Code::Internal, text))
+        }
         Some(Ok(_)) => Ok(true),
         Some(Err(status)) => Err(status.clone()),
-        None if inbox.ended => Err(Status::new(Code::Internal, "unexpected EOF")),
+        None if inbox.ended => Err(inbox.cut_short()),
         None => Ok(false),
     }
 }

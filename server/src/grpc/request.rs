@@ -91,6 +91,9 @@ fn call(head: &Head, content_type: &[u8]) -> Result<Kind, (u16, Status)> {
         let text = format!("Received a HEADERS frame with :method {method:?} which should be POST");
         return Err((405, Status::new(Code::Internal, text)));
     }
+    if head.authority.is_empty() && head.get("host").is_none() {
+        return Err((400, Status::new(Code::Internal, "no host or :authority header present")));
+    }
     let timeout = match head.get("grpc-timeout") {
         None => None,
         Some(value) => Some(parse_timeout(value).map_err(|why| {
@@ -147,7 +150,10 @@ fn parse_timeout(value: &[u8]) -> Result<Duration, String> {
         b'H' => 3_600_000_000_000,
         _ => return Err(format!("transport: timeout unit is not recognized: {text:?}")),
     };
-    let count = count.ok_or_else(|| format!("transport: timeout is no number: {text:?}"))?;
+    let count = count.ok_or_else(|| {
+        let digits = String::from_utf8_lossy(digits);
+        format!("strconv.ParseUint: parsing {digits:?}: invalid syntax")
+    })?;
     Ok(Duration::from_nanos(count.saturating_mul(per_unit_ns)))
 }
 
@@ -163,6 +169,7 @@ mod tests {
         };
         Rc::new(Head {
             method: Bytes::from_static(b"POST"),
+            authority: Bytes::from_static(b"localhost:2379"),
             path: Bytes::from(path.to_string()),
             fields: fields.iter().map(field).collect(),
             ..Head::default()
@@ -204,6 +211,10 @@ mod tests {
         let text = "grpc: Decompressor is not installed for grpc-encoding \"snappy\"";
         assert_eq!(refusal(RANGE, &[GRPC, ("grpc-encoding", "snappy")]), unimplemented(text));
         assert_eq!(refusal(RANGE, &[GRPC, ("grpc-timeout", "1x")]).0, 400);
+        let mut head = Head::clone(&head(RANGE, &[GRPC]));
+        head.authority = Bytes::new();
+        let refused = Request::parse(Rc::new(head)).kind;
+        assert!(matches!(refused, Kind::Refused { http: 400, .. }), "{refused:?}");
     }
 
     /// Only gRPC content types are gRPC.

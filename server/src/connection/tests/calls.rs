@@ -55,9 +55,17 @@ fn errors() {
         client.call(9, "KV/Put", &[("grpc-encoding", "snappy")]);
         client.message(9, b"", true);
         assert_eq!(client.answer(9).await.get("grpc-accept-encoding"), Some("gzip"));
-        client.call(11, "KV/Put", &[]);
-        client.frame(kind::DATA, flag::END_STREAM, 11, b"");
-        assert_eq!(client.answer(11).await.status().0, "13");
+        for (stream, begun, status) in
+            [(11, &b""[..], "13"), (13, b"\0\0", "2"), (15, b"\0\0\0\0\x03ab", "2")]
+        {
+            client.call(stream, "KV/Put", &[]);
+            client.frame(kind::DATA, flag::END_STREAM, stream, begun);
+            assert_eq!(client.answer(stream).await.status().0, status);
+        }
+        client.call(17, "KV/RangeStream", &[]);
+        client.message(17, b"one", false);
+        client.message(17, b"two", true);
+        assert_eq!(client.answer(17).await.status().0, "13");
     });
 }
 

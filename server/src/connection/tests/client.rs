@@ -99,6 +99,7 @@ impl Client {
     pub fn head(&mut self, stream: u32, path: &str, fields: &[(&str, &str)], end: bool) {
         let mut block = BytesMut::from(&[0x83, 0x86][..]);
         put_field(&mut block, b":path", path.as_bytes());
+        put_field(&mut block, b":authority", b"server:2379");
         for (name, value) in fields {
             put_field(&mut block, name.as_bytes(), value.as_bytes());
         }
