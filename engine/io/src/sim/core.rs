@@ -15,6 +15,7 @@ use super::trace::Trace;
 use super::{CrashKind, SimConfig};
 use crate::disk::Durability;
 use crate::driver::{Call, Done, HandleId, Op, Token};
+use crate::time::MonoTime;
 
 pub(super) type Shared = Rc<RefCell<Core>>;
 
@@ -50,6 +51,7 @@ pub(super) struct Machine {
     pub(super) files: FileSystem,
     pub(super) alive: bool,
     pub(super) life: u64,
+    pub(super) ended_at: MonoTime,
     pub(super) ops: u64,
     pub(super) crash_at: Option<(u64, CrashKind)>,
     pub(super) crash_due: Option<CrashKind>,
@@ -97,6 +99,7 @@ impl Core {
             files: FileSystem::new(&mut self.rng),
             alive: false,
             life: 0,
+            ended_at: MonoTime(0),
             ops: 0,
             crash_at: None,
             crash_due: None,

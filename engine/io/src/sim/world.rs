@@ -13,6 +13,7 @@ use super::net::address_of;
 use super::{CrashKind, SimConfig};
 use crate::exec::{Executor, Io};
 use crate::net::Address;
+use crate::time::MonoTime;
 
 /// Names a machine of its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,6 +97,9 @@ impl World {
             let life = core.machines[machine.0].life;
             let facts = [core.now, machine.0 as u64, life, kind as u64];
             core.trace.fold_all(&facts);
+            let now = core.now;
+            let state = &mut core.machines[machine.0];
+            state.ended_at = state.clock.mono(now);
             core.drop_sockets(machine.0, kind == CrashKind::Process);
             match kind {
                 CrashKind::Process => core.kill_process(machine.0),
@@ -104,6 +108,12 @@ impl World {
         }
         // Tasks are dropped outside the borrow: their files close through the (dead) driver.
         drop(std::mem::take(&mut self.machines[machine.0]));
+    }
+
+    /// What the machine's monotonic clock showed when its last process was crashed.
+    #[must_use]
+    pub fn ended_at(&self, machine: MachineId) -> MonoTime {
+        self.core.borrow().machines[machine.0].ended_at
     }
 
     /// Crashes the machine at its `count`-th operation from now (1 is the next one), which is then
@@ -255,6 +265,12 @@ impl World {
     #[must_use]
     pub fn list(&self, machine: MachineId, path: &Path) -> Vec<String> {
         self.core.borrow().machines[machine.0].files.list(path)
+    }
+
+    /// Bytes that are allocated on the machine's disk.
+    #[must_use]
+    pub fn used_bytes(&self, machine: MachineId) -> u64 {
+        self.core.borrow().machines[machine.0].files.used_bytes()
     }
 
     /// Rots the medium under a file; false when the file does not reach to `offset`.

@@ -250,7 +250,7 @@ impl FileSystem {
         }
     }
 
-    fn used_bytes(&self) -> u64 {
+    pub(in crate::sim) fn used_bytes(&self) -> u64 {
         self.inodes.values().map(|inode| inode.content.allocated_bytes()).sum()
     }
 
