@@ -1,3 +1,4 @@
 //! What the whole-system suites share.
 
 pub mod compare;
+pub mod sim;

@@ -1,0 +1,239 @@
+//! `sim`: seeded runs of the whole engine in a simulated world, and crashes at every operation.
+//!
+//! ```text
+//! sim --seed 7                     one run
+//! sim --seeds 1..200 --minutes 3   many runs, as many as begin within three minutes
+//! sim --seed 7 --twice             and again, to see the same trace
+//! sim --crash-points 20000         a crash at every operation, until there were so many
+//! sim --seed 12 --crash-at 31 --kind power --mode safe   one crash point again
+//! ```
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use ringbolt_io::sim::CrashKind;
+use tests::sim::points::{Point, crash_at};
+use tests::sim::replica::Ours;
+use tests::sim::run::{Options, Report, simulate};
+use tests::sim::store::Mode;
+
+/// Simulates the engine under crashes and faults, and judges what it promises.
+#[derive(Parser, Clone)]
+struct Arguments {
+    /// One seed.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Seeds from A up to and without B.
+    #[arg(long, value_parser = range)]
+    seeds: Option<(u64, u64)>,
+    /// Begins no run after so many minutes.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Virtual seconds of crashing and restarting in each run.
+    #[arg(long, default_value_t = 30)]
+    span_s: u64,
+    /// Runs each seed again and compares the traces.
+    #[arg(long)]
+    twice: bool,
+    /// Leaves disk faults out.
+    #[arg(long)]
+    no_faults: bool,
+    /// Enumerates crashes at every operation until there were so many.
+    #[arg(long)]
+    crash_points: Option<u64>,
+    /// With a seed: crashes at this operation only.
+    #[arg(long)]
+    crash_at: Option<u64>,
+    /// With --crash-at: process or power.
+    #[arg(long, default_value = "power")]
+    kind: String,
+    /// Only this mode: safe, no-fsync or memory.
+    #[arg(long)]
+    mode: Option<String>,
+    /// Worlds at once; each has a thread of its own.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Goes on after a failure and counts them.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (from, to) = text.split_once("..").ok_or("A..B")?;
+    let number = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
+    Ok((number(from)?, number(to)?))
+}
+
+/// What all threads add up.
+#[derive(Default)]
+struct Total {
+    runs: AtomicU64,
+    failures: AtomicU64,
+    stop: AtomicBool,
+    sum: Mutex<Report>,
+}
+
+impl Total {
+    fn add(&self, report: &Report, replay: &str, keep_going: bool) {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.span += report.span;
+        sum.ops += report.ops;
+        sum.requests += report.requests;
+        sum.events += report.events;
+        sum.checks += report.checks;
+        sum.crashes += report.crashes;
+        sum.trace_hash ^= report.trace_hash;
+        if let Some(failure) = &report.failure {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            println!(
+                "FAILED: {failure}\nreplay: cargo run -p tests --release --bin sim -- {replay}\n"
+            );
+            self.stop.store(!keep_going, Ordering::Relaxed);
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let begin = Instant::now();
+    let total = Total::default();
+    let (from, to) = match (arguments.seed, arguments.seeds) {
+        (Some(seed), _) => (seed, seed + 1),
+        (None, Some(seeds)) => seeds,
+        (None, None) if arguments.crash_points.is_some() => (1, u64::MAX),
+        (None, None) => (1, 2),
+    };
+    let end = arguments.minutes.map(|minutes| begin + Duration::from_secs(60 * minutes));
+    let next = AtomicU64::new(from);
+    thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                while !total.stop.load(Ordering::Relaxed) {
+                    let late = end.is_some_and(|end| Instant::now() >= end);
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if late || seed >= to || !one_seed(seed, &arguments, &total) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    report(&total, begin.elapsed());
+    match total.failures.load(Ordering::Relaxed) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// False when there is no need for more seeds.
+fn one_seed(seed: u64, arguments: &Arguments, total: &Total) -> bool {
+    match (arguments.crash_at, arguments.crash_points) {
+        (Some(at), _) => {
+            let kind =
+                if arguments.kind == "power" { CrashKind::Power } else { CrashKind::Process };
+            let mode = modes(arguments).map_or(Mode::Safe, |modes| modes[0]);
+            point(Point { seed, at, kind, mode }, arguments, total);
+            true
+        }
+        (None, Some(wanted)) => enumerate(seed, wanted, arguments, total),
+        (None, None) => {
+            random(seed, arguments, total);
+            true
+        }
+    }
+}
+
+fn modes(arguments: &Arguments) -> Option<Vec<Mode>> {
+    let mode = match arguments.mode.as_deref()? {
+        "no-fsync" => Mode::NoFsync,
+        "memory" => Mode::Memory,
+        _ => Mode::Safe,
+    };
+    Some(vec![mode])
+}
+
+fn random(seed: u64, arguments: &Arguments, total: &Total) {
+    let options = Options {
+        seed,
+        span: Duration::from_secs(arguments.span_s),
+        modes: modes(arguments),
+        faults: !arguments.no_faults,
+    };
+    let mut report = simulate::<Ours>(&options);
+    if arguments.twice && report.failure.is_none() {
+        let again = simulate::<Ours>(&options).trace_hash;
+        if again != report.trace_hash {
+            let first = report.trace_hash;
+            report.failure = Some(format!("two runs, two traces: {first:016x}, {again:016x}"));
+        }
+    }
+    let mode = arguments.mode.as_ref().map(|mode| format!(" --mode {mode}")).unwrap_or_default();
+    let faults = if arguments.no_faults { " --no-faults" } else { "" };
+    let replay = format!("--seed {seed} --span-s {}{mode}{faults}", arguments.span_s);
+    total.add(&report, &replay, arguments.keep_going);
+    if arguments.seed.is_some() {
+        println!("seed {seed}: trace {:016x}", report.trace_hash);
+    }
+}
+
+/// Every crash point of one seed's life.
+fn enumerate(seed: u64, wanted: u64, arguments: &Arguments, total: &Total) -> bool {
+    let all = [Mode::Safe, Mode::Safe, Mode::NoFsync];
+    let drawn = all[usize::try_from(seed % 3).unwrap_or(0)];
+    let mode = modes(arguments).map_or(drawn, |modes| modes[0]);
+    for at in 1.. {
+        for kind in [CrashKind::Power, CrashKind::Process] {
+            if total.stop.load(Ordering::Relaxed) || total.runs.load(Ordering::Relaxed) >= wanted {
+                return false;
+            }
+            if !point(Point { seed, at, kind, mode }, arguments, total) {
+                return true;
+            }
+        }
+    }
+    true
+}
+
+/// False when the life ended before the point.
+fn point(point: Point, arguments: &Arguments, total: &Total) -> bool {
+    let (report, reached) = crash_at::<Ours>(point);
+    let Point { seed, at, kind, mode } = point;
+    let kind = if kind == CrashKind::Power { "power" } else { "process" };
+    let mode = match mode {
+        Mode::Safe => "safe",
+        Mode::NoFsync => "no-fsync",
+        Mode::Memory => "memory",
+    };
+    let replay = format!("--seed {seed} --crash-at {at} --kind {kind} --mode {mode}");
+    total.add(&report, &replay, arguments.keep_going);
+    reached && report.failure.is_none()
+}
+
+fn report(total: &Total, took: Duration) {
+    let sum = total.sum.lock().unwrap_or_else(PoisonError::into_inner);
+    let runs = total.runs.load(Ordering::Relaxed);
+    let failures = total.failures.load(Ordering::Relaxed);
+    let seconds = took.as_secs_f64();
+    println!(
+        "{runs} runs ({failures} failed) in {seconds:.1} s: {:.1} virtual minutes, {} crashes, \
+         {} operations, {} requests, {} answers judged, {} watch events",
+        sum.span.as_secs_f64() / 60.0,
+        sum.crashes,
+        sum.ops,
+        sum.requests,
+        sum.checks,
+        sum.events,
+    );
+    let hours = sum.span.as_secs_f64() / 3600.0;
+    println!(
+        "{:.1} runs/s, {:.2} virtual hours per minute, trace {:016x}",
+        f64::from(u32::try_from(runs).unwrap_or(u32::MAX)) / seconds,
+        hours / (seconds / 60.0),
+        sum.trace_hash
+    );
+}

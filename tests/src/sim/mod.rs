@@ -1,0 +1,36 @@
+//! Simulation of whole stores: seeded clients, crashes at any moment, and judges of what the store
+//! promises.
+//!
+//! ```text
+//! World ── machine ── process ── Site (keyspace): store, clients, watchers
+//!                                  │ calls, answers, publications, recoveries
+//!                                  ▼
+//!                                Oracle ── Model, LeaseBook, WatchLog: the verdict
+//! ```
+//!
+//! What is judged:
+//! - linearizability by revision witness: [`oracle`],
+//! - durability of each mode over kill -9 and loss of power, revisions that never go back, fences
+//!   where history may be shorter: [`oracle`],
+//! - watchers: [`watches`],
+//! - leases: never ended early, never for ever, never back from the dead: [`leases`].
+//!
+//! Two ways to run: [`run`] crashes at random moments and faults at random operations; [`points`]
+//! enumerates a crash at every single operation of a short life.
+
+pub mod claims;
+pub mod evaluate;
+pub mod leases;
+pub mod model;
+pub mod oracle;
+pub mod plain;
+pub mod points;
+pub mod replica;
+pub mod request;
+pub mod run;
+pub mod site;
+pub mod store;
+#[cfg(test)]
+mod tests;
+pub mod watches;
+pub mod workload;

@@ -1,0 +1,561 @@
+//! The judge of one keyspace: it hears every call, answer, publication and recovery, and says what
+//! cannot be.
+//!
+//! The witness is the revision. Every change that happened has exactly one revision; what a
+//! revision holds is taken from what the store publishes, checked against the state before it, and
+//! must be explained by exactly one request (or the end of a lease). An answer must be what its request
+//! gives at the revision in its header, and that revision must lie between what was known when the
+//! request was made and what is known when it is answered. That is strict serializability.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ringbolt_engine::Reason;
+use ringbolt_io::MonoTime;
+use ringbolt_proto::etcdserverpb::LeaseRevokeRequest;
+use ringbolt_proto::mvccpb::{Event, KeyValue};
+
+use super::evaluate::{Effect, evaluate};
+use super::leases::LeaseBook;
+use super::model::{Model, strip};
+use super::request::{Failure, Outcome, Request, Response};
+use super::store::Mode;
+
+/// A request that is no larger than this is never too large. The limit itself counts the encoding
+/// of the store.
+const REQUEST_BYTES_SURE: usize = 55 * 1024;
+
+/// A verdict: what cannot be.
+pub type Verdict = Result<(), String>;
+
+/// A request somebody made.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) request: Request,
+    /// The revision that had been shown to somebody when it was made.
+    floor: i64,
+    compacted_floor: i64,
+    at: MonoTime,
+    lease_sure: bool,
+    lease_dead: bool,
+    lease_known: bool,
+}
+
+/// What the store says of itself at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    /// Its revision.
+    pub revision: i64,
+    /// Its compacted revision.
+    pub compacted: i64,
+    /// The machine's monotonic clock.
+    pub now: MonoTime,
+}
+
+/// What a store shows when it was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Itself.
+    pub sight: Sight,
+    /// When it was asked to open.
+    pub asked_at: MonoTime,
+    /// Events above its compacted revision.
+    pub events: Vec<(i64, Vec<Event>)>,
+    /// Every live key.
+    pub state: Vec<KeyValue>,
+    /// Every lease.
+    pub leases: Vec<(i64, i64)>,
+}
+
+/// How the life before ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// There was none.
+    Fresh,
+    /// In good order.
+    Closed,
+    /// kill -9.
+    Killed,
+    /// Loss of power.
+    PowerLost,
+}
+
+/// The judge of one keyspace.
+pub struct Oracle {
+    mode: Mode,
+    flush_bound: Duration,
+    election: Duration,
+    pub(super) model: Model,
+    pub(super) leases: LeaseBook,
+    next_call: u64,
+    pending: BTreeMap<u64, Call>,
+    /// Calls whose end nobody knows: they may still happen in this life.
+    pub(super) unknown: BTreeMap<u64, Call>,
+    /// Revisions nobody has claimed yet, with the moment they were published.
+    pub(super) unclaimed: BTreeMap<i64, MonoTime>,
+    /// When revisions of this life were published: what a flush must have covered.
+    published: Vec<(MonoTime, i64)>,
+    floor: i64,
+    compacted_floor: i64,
+    compactions: BTreeSet<i64>,
+    opened: bool,
+    /// The highest revision of the life before: nothing may be below it.
+    highest: i64,
+    checks: u64,
+}
+
+impl Oracle {
+    /// A judge of a store in `mode`. `flush_bound` is how old what a power loss takes may be at
+    /// most, `election` the election timeout.
+    #[must_use]
+    pub fn new(mode: Mode, flush_bound: Duration, election: Duration) -> Oracle {
+        Oracle {
+            mode,
+            flush_bound,
+            election,
+            model: Model::new(),
+            leases: LeaseBook::default(),
+            next_call: 0,
+            pending: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            unclaimed: BTreeMap::new(),
+            published: Vec::new(),
+            floor: 0,
+            compacted_floor: -1,
+            compactions: BTreeSet::from([-1]),
+            opened: false,
+            highest: 0,
+            checks: 0,
+        }
+    }
+
+    /// How many answers were judged.
+    #[must_use]
+    pub fn checks(&self) -> u64 {
+        self.checks
+    }
+
+    /// The highest revision somebody was shown.
+    #[must_use]
+    pub fn floor(&self) -> i64 {
+        self.floor
+    }
+
+    /// What is known of the state.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Leases that may be there.
+    #[must_use]
+    pub fn lease_ids(&self) -> Vec<i64> {
+        self.leases.maybe_alive().collect()
+    }
+
+    /// A client makes a request.
+    pub fn call(&mut self, request: &Request, now: MonoTime) -> u64 {
+        let lease = lease_of(request);
+        let call = Call {
+            request: request.clone(),
+            floor: self.floor,
+            compacted_floor: self.compacted_floor,
+            at: now,
+            lease_sure: lease.is_some_and(|id| self.leases.surely_alive(id, now)),
+            lease_dead: lease.is_some_and(|id| self.leases.is_dead(id)),
+            lease_known: lease.is_some_and(|id| self.leases.is_known(id)),
+        };
+        match request {
+            Request::Grant(request) => self.leases.grant_called(request.id, request.ttl),
+            Request::Revoke(request) => self.leases.revoke_called(request.id),
+            Request::Compact(request) => {
+                self.compactions.insert(request.revision);
+            }
+            Request::Renew(id) => self.leases.renew_called(*id),
+            _ => {}
+        }
+        self.next_call += 1;
+        self.pending.insert(self.next_call, call);
+        self.next_call
+    }
+
+    /// The store made its state visible: `events` are the revisions above what was known.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn published(&mut self, sight: &Sight, events: Vec<(i64, Vec<Event>)>) -> Verdict {
+        for (revision, events) in events {
+            self.model.push(revision, events)?;
+            self.unclaimed.insert(revision, sight.now);
+        }
+        let known = self.model.revision();
+        if known != sight.revision {
+            return Err(format!("events up to {known}, but the revision is {}", sight.revision));
+        }
+        self.published.push((sight.now, sight.revision));
+        self.see_compaction(sight.compacted)
+    }
+
+    fn see_compaction(&mut self, compacted: i64) -> Verdict {
+        if compacted < self.compacted_floor {
+            let floor = self.compacted_floor;
+            return Err(format!("compacted went back from {floor} to {compacted}"));
+        }
+        if !self.compactions.contains(&compacted) {
+            return Err(format!("compacted at {compacted}, which nobody asked for"));
+        }
+        Ok(())
+    }
+
+    /// A client is told how its request ended.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn returned(&mut self, id: u64, outcome: &Outcome, sight: &Sight) -> Verdict {
+        let call = self.pending.remove(&id).expect("a call returns once");
+        self.checks += 1;
+        let verdict = match outcome {
+            Ok(response) => self.judge(&call, response, sight),
+            Err(Failure::Refused(reason)) => self.judge_refusal(&call, *reason, sight),
+            Err(Failure::Unknown | Failure::Stopped) => {
+                self.unknown.insert(id, call.clone());
+                Ok(())
+            }
+        };
+        verdict.map_err(|wrong| {
+            format!("{wrong}\n  request: {:?}\n  floor {}: {outcome:?}", call.request, call.floor)
+        })
+    }
+
+    fn judge(&mut self, call: &Call, response: &Response, sight: &Sight) -> Verdict {
+        if let (Request::Renew(id), Response::Renew(ttl)) = (&call.request, response) {
+            return self.leases.renewed(*id, *ttl, call.at, sight.now);
+        }
+        let revision = response.revision().ok_or("an answer without a revision")?;
+        if revision < call.floor || revision > sight.revision {
+            let (low, high) = (call.floor, sight.revision);
+            return Err(format!("revision {revision} is not in {low}..={high}"));
+        }
+        let request = &call.request;
+        let changing = self.change_at(call, revision);
+        let right = match &changing {
+            Some(effect) if same_answer(request, &effect.response, response) => {
+                self.claim(revision)?;
+                true
+            }
+            _ => match evaluate(&self.model, revision, request) {
+                Ok(still) => {
+                    still.events.is_empty() && same_answer(request, &still.response, response)
+                }
+                Err(_) => false,
+            },
+        };
+        if !right {
+            let still = evaluate(&self.model, revision, request);
+            return Err(format!("right would be {changing:?} or unchanged {still:?}"));
+        }
+        self.floor = self.floor.max(revision);
+        self.judge_side(call, response, sight)
+    }
+
+    /// What the request gives when it made this revision; `None` when it cannot have.
+    fn change_at(&self, call: &Call, revision: i64) -> Option<Effect> {
+        if revision <= call.floor || matches!(call.request, Request::Range(_)) {
+            return None;
+        }
+        let effect = evaluate(&self.model, revision - 1, &call.request).ok()?;
+        let made = !effect.events.is_empty() && effect.events == self.model.events(revision);
+        let free = self.unclaimed.contains_key(&revision);
+        (made && free).then_some(effect)
+    }
+
+    fn claim(&mut self, revision: i64) -> Verdict {
+        match self.unclaimed.remove(&revision) {
+            Some(_) => Ok(()),
+            None => Err(format!("revision {revision} has two owners")),
+        }
+    }
+
+    /// Leases and compactions: what an answer says beyond the keys.
+    fn judge_side(&mut self, call: &Call, response: &Response, sight: &Sight) -> Verdict {
+        match (&call.request, response) {
+            (Request::Grant(request), _) => {
+                if call.lease_sure {
+                    return Err(format!("lease {} was granted while it lives", request.id));
+                }
+                self.leases.granted(request.id, call.at, sight.now);
+            }
+            (Request::Revoke(request), _) => {
+                if call.lease_dead {
+                    return Err(format!("lease {} was revoked twice", request.id));
+                }
+                self.leases.died(request.id);
+            }
+            (Request::Compact(request), _) => {
+                if request.revision <= call.compacted_floor || sight.compacted < request.revision {
+                    return Err("a compaction that is none".to_owned());
+                }
+                self.compacted_floor = self.compacted_floor.max(request.revision);
+            }
+            (Request::Range(request), _)
+                if request.revision > 0 && request.revision < call.compacted_floor =>
+            {
+                return Err("a read below the compacted revision".to_owned());
+            }
+            (Request::Put(request), _) if request.lease != 0 && call.lease_dead => {
+                return Err(format!("a key was put under the dead lease {}", request.lease));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn judge_refusal(&mut self, call: &Call, reason: Reason, sight: &Sight) -> Verdict {
+        let possible = match (reason, &call.request) {
+            (Reason::Compacted, Request::Range(request)) => {
+                request.revision > 0 && request.revision < sight.compacted
+            }
+            (Reason::Compacted, Request::Compact(request)) => request.revision <= sight.compacted,
+            (Reason::FutureRevision, Request::Range(request)) => request.revision > call.floor,
+            (Reason::FutureRevision, Request::Compact(request)) => request.revision > call.floor,
+            (Reason::LeaseNotFound, request) => {
+                let id = lease_of(request);
+                let sure =
+                    call.lease_sure && id.is_some_and(|id| self.leases.surely_alive(id, sight.now));
+                id.is_some() && !sure
+            }
+            (Reason::LeaseExists, Request::Grant(_)) => call.lease_known,
+            (Reason::KeyNotFound, request) => (call.floor..=sight.revision)
+                .any(|at| evaluate(&self.model, at, request).err() == Some(reason)),
+            (Reason::RequestTooLarge, request) => request.encoded_len() > REQUEST_BYTES_SURE,
+            (Reason::TooManyRequests | Reason::NoSpace, _) => true,
+            _ => false,
+        };
+        if possible { Ok(()) } else { Err(format!("no reason for {reason:?}")) }
+    }
+
+    /// The process is gone. `now` is its clock at that moment.
+    pub fn crashed(&mut self, now: MonoTime) {
+        self.unknown.append(&mut self.pending);
+        self.leases.crashed(now);
+        self.highest = self.highest.max(self.model.revision());
+    }
+
+    /// The store was opened.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn recovered(&mut self, shown: &Recovery, before: Ending, ended: MonoTime) -> Verdict {
+        let lossless = match (before, self.mode) {
+            (Ending::Fresh, _) => true,
+            (_, Mode::Safe) | (Ending::Closed | Ending::Killed, Mode::NoFsync) => true,
+            // By luck, or because it had just been closed, nothing may be missing: without a fence
+            // nothing must be.
+            (Ending::PowerLost, Mode::NoFsync) => !self.is_fenced(&shown.sight),
+            (_, Mode::Memory) => false,
+        };
+        // What was shown before the crash has its owners; only the rest may have come after.
+        self.settle()?;
+        if !self.opened {
+            self.recover_fresh(shown, before)?;
+        } else if lossless {
+            self.recover_whole(shown)?;
+        } else {
+            self.recover_shortened(shown, ended)?;
+        }
+        self.opened = true;
+        self.see_compaction(shown.sight.compacted)?;
+        self.compacted_floor = shown.sight.compacted;
+        let state = self.model.state(self.model.revision());
+        if state != shown.state {
+            return Err(difference(&state, &shown.state));
+        }
+        self.floor = self.floor.max(shown.sight.revision);
+        self.leases.recovered(&shown.leases, shown.asked_at, lossless, self.election)?;
+        self.settle()?;
+        self.unknown.clear();
+        self.published.clear();
+        // What a recovery shows, it has made durable.
+        self.published.push((MonoTime(0), shown.sight.revision));
+        Ok(())
+    }
+
+    /// The first life: either nothing was ever acknowledged, or the life before died in its birth.
+    fn recover_fresh(&mut self, shown: &Recovery, before: Ending) -> Verdict {
+        if shown.sight.revision == 1 && shown.sight.compacted == -1 {
+            return Ok(());
+        }
+        let may_jump = before == Ending::PowerLost || self.mode == Mode::Memory;
+        if before != Ending::Fresh && may_jump && self.mode != Mode::Safe {
+            return self.fence(shown);
+        }
+        Err(format!("a fresh store stands at {:?}", shown.sight))
+    }
+
+    /// Nothing acknowledged or shown may be missing; what was in flight may be there.
+    fn recover_whole(&mut self, shown: &Recovery) -> Verdict {
+        let known = self.model.revision();
+        if shown.sight.revision < known {
+            return Err(format!("revision {} after {known} was shown", shown.sight.revision));
+        }
+        let below = shown.sight.compacted.max(self.model.log(0).next().map_or(0, |(at, _)| at - 1));
+        for (revision, events) in &shown.events {
+            if *revision > known {
+                self.model.push(*revision, events.clone())?;
+                self.unclaimed.insert(*revision, shown.sight.now);
+            } else if *revision > below && self.model.events(*revision) != events.as_slice() {
+                let right = self.model.events(*revision);
+                return Err(format!("revision {revision} is {events:?} and was {right:?}"));
+            }
+        }
+        let shown_count = shown.events.iter().filter(|(at, _)| *at > below).count();
+        let known_count = self.model.log(below + 1).count();
+        if shown_count != known_count || self.model.revision() != shown.sight.revision {
+            return Err(format!("{shown_count} revisions above {below}, not {known_count}"));
+        }
+        Ok(())
+    }
+
+    /// A tail may be missing; then the revision must jump, so that every watcher starts over.
+    fn recover_shortened(&mut self, shown: &Recovery, ended: MonoTime) -> Verdict {
+        let kept = match self.mode {
+            Mode::Memory => 1,
+            _ => {
+                let old = |at: &MonoTime| at.0 == 0 || *at + self.flush_bound <= ended;
+                let safe = self.published.iter().filter(|(at, _)| old(at));
+                safe.map(|(_, revision)| *revision).max().unwrap_or(1)
+            }
+        };
+        let newest = self.model.revision();
+        let cut = (kept..=newest).rev().find(|at| self.model.state(*at) == shown.state);
+        match cut {
+            Some(at) => self.forget_after(at),
+            None => self.extend_to(&shown.state, kept)?,
+        }
+        self.fence(shown)
+    }
+
+    fn forget_after(&mut self, revision: i64) {
+        self.unclaimed.split_off(&(revision + 1));
+        self.model.truncate(revision);
+    }
+
+    /// What was in flight may have survived: tries the unknown requests in their order.
+    fn extend_to(&mut self, state: &[KeyValue], kept: i64) -> Verdict {
+        let mut model = self.model.clone();
+        for call in self.unknown.values() {
+            let at = model.revision();
+            let effect = evaluate(&model, at, &call.request);
+            if let Some(effect) = effect.ok().filter(|effect| !effect.events.is_empty()) {
+                model.push(at + 1, effect.events)?;
+            }
+            if model.state(model.revision()) == state {
+                self.model = model;
+                return Ok(());
+            }
+        }
+        let known = self.model.state(self.model.revision());
+        Err(format!("no state since {kept} is this one: {}", difference(&known, state)))
+    }
+
+    /// Whether history ends at a revision that nobody asked to compact at.
+    fn is_fenced(&self, sight: &Sight) -> bool {
+        sight.compacted == sight.revision && !self.compactions.contains(&sight.compacted)
+    }
+
+    fn fence(&mut self, shown: &Recovery) -> Verdict {
+        let Sight { revision, compacted, .. } = shown.sight;
+        let highest = self.highest.max(self.floor);
+        if revision <= highest || compacted != revision {
+            return Err(format!(
+                "history may be shorter; revision {revision}, compacted {compacted} after {highest}"
+            ));
+        }
+        self.model.jump(revision);
+        self.compactions.insert(compacted);
+        Ok(())
+    }
+
+    /// Everything has been answered: each revision must have an owner.
+    ///
+    /// # Errors
+    /// A revision nobody owns, or a lease that ended too early.
+    pub fn settle(&mut self) -> Verdict {
+        super::claims::settle(self)
+    }
+
+    /// What explains a revision that no client was told about: gives the unknown calls that may own
+    /// it.
+    pub(super) fn owners(&self, revision: i64) -> Vec<u64> {
+        let owns = |call: &Call| {
+            let effect = evaluate(&self.model, revision - 1, &call.request);
+            call.floor < revision
+                && effect.is_ok_and(|effect| effect.events == self.model.events(revision))
+        };
+        let calls = self.unknown.iter().filter(|(_, call)| owns(call));
+        calls.map(|(id, _)| *id).collect()
+    }
+
+    /// The lease whose end made this revision, when one did, and whether it was time.
+    pub(super) fn lease_end(&self, revision: i64, at: MonoTime) -> Option<Verdict> {
+        let mut too_early = None;
+        for id in self.leases.all() {
+            let revoke = Request::Revoke(LeaseRevokeRequest { id });
+            let effect = evaluate(&self.model, revision - 1, &revoke).ok()?;
+            if effect.events == self.model.events(revision) {
+                match self.leases.expired(id, at) {
+                    Ok(()) => return Some(Ok(())),
+                    Err(wrong) => too_early = Some(Err(wrong)),
+                }
+            }
+        }
+        too_early
+    }
+
+    /// Everybody has been quiet for longer than any lease: none may be left.
+    ///
+    /// # Errors
+    /// What is left.
+    pub fn leases_over(&self, left: &[(i64, i64)]) -> Verdict {
+        let keys = self.model.state(self.model.revision());
+        match keys.iter().find(|kv| kv.lease != 0) {
+            Some(kv) => Err(format!("{kv:?} outlived its lease")),
+            None if left.is_empty() => Ok(()),
+            None => Err(format!("leases {left:?} never ended")),
+        }
+    }
+}
+
+/// The lease a request names.
+fn lease_of(request: &Request) -> Option<i64> {
+    match request {
+        Request::Put(request) if request.lease != 0 => Some(request.lease),
+        Request::Grant(request) => Some(request.id),
+        Request::Revoke(request) => Some(request.id),
+        Request::Renew(id) => Some(*id),
+        _ => None,
+    }
+}
+
+fn same_answer(request: &Request, right: &Response, given: &Response) -> bool {
+    match (request, right, given) {
+        (Request::Range(request), Response::Range(right), Response::Range(given))
+            if request.keys_only =>
+        {
+            let mut given = given.clone();
+            given.kvs.iter_mut().for_each(strip);
+            *right == given
+        }
+        _ => right == given,
+    }
+}
+
+fn difference(right: &[KeyValue], given: &[KeyValue]) -> String {
+    let missing = right.iter().find(|kv| !given.contains(kv));
+    let extra = given.iter().find(|kv| !right.contains(kv));
+    format!(
+        "{} keys instead of {}; first missing {missing:?}, first wrong {extra:?}",
+        given.len(),
+        right.len()
+    )
+}

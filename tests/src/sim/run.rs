@@ -1,0 +1,353 @@
+//! One seeded run: lives of a process and the ways they end, then quiet, then the last judgement.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use ringbolt_io::sim::{CrashKind, Damage, DiskFaults, MachineId, Rng, SimConfig, World};
+
+use super::oracle::Ending;
+use super::site::{Load, Site, Stage};
+use super::store::{Mode, Place, Store};
+use super::workload::LEASE_TTL_S;
+
+/// What a run is made of, all drawn from its seed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The seed.
+    pub seed: u64,
+    /// Virtual time of crashing and restarting, before the quiet.
+    pub span: Duration,
+    /// Modes of the keyspaces; `None` draws them.
+    pub modes: Option<Vec<Mode>>,
+    /// Switches disk faults on.
+    pub faults: bool,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Stands for everything that happened.
+    pub trace_hash: u64,
+    /// What went wrong, if anything did.
+    pub failure: Option<String>,
+    /// Virtual time.
+    pub span: Duration,
+    /// Disk and network operations.
+    pub ops: u64,
+    /// Requests of clients.
+    pub requests: u64,
+    /// Events given to watchers.
+    pub events: u64,
+    /// Answers judged.
+    pub checks: u64,
+    /// Processes killed and power cut.
+    pub crashes: u64,
+}
+
+/// A world with one machine and its keyspaces.
+pub(super) struct Run<S: Store> {
+    pub(super) world: World,
+    pub(super) machine: MachineId,
+    pub(super) sites: Vec<Rc<Site<S>>>,
+    pub(super) rng: Rng,
+    pub(super) shards: usize,
+    pub(super) crashes: u64,
+}
+
+const ELECTION: Duration = Duration::from_secs(1);
+/// Longer than a store may take to open, close or stop.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl<S: Store> Run<S> {
+    /// An empty machine and its keyspaces.
+    pub(super) fn new(seed: u64, modes: Option<&[Mode]>, load: Option<Load>) -> Run<S> {
+        super::plain::empty_vault();
+        let mut rng = Rng::new(seed ^ 0x0072_696e_6762_6f6c);
+        let sector_bytes = if rng.coin() { 512 } else { 4096 };
+        let config = SimConfig { sector_bytes, ..SimConfig::default() };
+        let mut world = World::new(seed, config);
+        let machine = world.add_machine();
+        world.make_dir(machine, "/data".as_ref());
+        let all = [Mode::Safe, Mode::Safe, Mode::NoFsync, Mode::Memory];
+        let drawn = [Mode::Safe, all[rng.index(all.len())]];
+        let modes = modes.unwrap_or(&drawn);
+        let mut sites = Vec::new();
+        for (number, mode) in modes.iter().enumerate() {
+            let name = ["default", "events", "third"][number];
+            let place = Place {
+                directory: format!("/data/{name}").into(),
+                mode: *mode,
+                flush_interval: Duration::from_millis(rng.between((20, 300))),
+                election_timeout: ELECTION,
+            };
+            let load = load.clone().unwrap_or_else(|| draw_load(&mut rng));
+            sites.push(Site::new(name, place, load, rng.fork()));
+        }
+        let shards = if rng.coin() { 1 } else { sites.len() };
+        Run { world, machine, sites, rng, shards, crashes: 0 }
+    }
+
+    /// Starts the process: every keyspace on its home shard.
+    pub(super) fn start(&mut self) {
+        let (sites, shards) = (&self.sites, self.shards);
+        self.world.start_shards(self.machine, shards, |shard, io| {
+            for (_, site) in sites.iter().enumerate().filter(|(at, _)| at % shards == shard) {
+                io.spawn("keyspace", site.clone().live(io.clone()));
+            }
+        });
+    }
+
+    /// Kills the process if it still runs, and tells everybody that it is gone.
+    pub(super) fn end(&mut self, kind: CrashKind) {
+        if self.world.is_running(self.machine) {
+            self.world.crash(self.machine, kind);
+        }
+        self.crashes += 1;
+        let ending = match kind {
+            CrashKind::Process => Ending::Killed,
+            CrashKind::Power => Ending::PowerLost,
+        };
+        let now = self.world.ended_at(self.machine);
+        for site in &self.sites {
+            // A keyspace that was closed first has nothing in flight to lose.
+            let closed = site.stage.get() == Stage::Closed;
+            site.ended(if closed { Ending::Closed } else { ending }, now);
+        }
+    }
+
+    pub(super) fn failure(&self) -> Option<String> {
+        self.sites.iter().find_map(|site| site.failure())
+    }
+
+    /// Runs until every keyspace is at one of these stages.
+    pub(super) fn run_to(&mut self, stages: &[Stage]) -> Result<(), String> {
+        let sites = self.sites.clone();
+        let machine = self.machine;
+        let mut wrong = None;
+        let there = self.world.run_until(PATIENCE, |world| {
+            wrong = sites.iter().find_map(|site| site.failure());
+            wrong.is_some()
+                || !world.is_running(machine)
+                || sites.iter().all(|site| stages.contains(&site.stage.get()))
+        });
+        match wrong {
+            Some(wrong) => Err(wrong),
+            None if there => Ok(()),
+            None => {
+                let stages: Vec<Stage> = sites.iter().map(|site| site.stage.get()).collect();
+                let tasks = self.world.tasks_alive(machine);
+                Err(format!("no progress in {PATIENCE:?}: {stages:?} instead of {tasks:?}"))
+            }
+        }
+    }
+
+    /// The store must not have refused or stopped.
+    pub(super) fn no_refusal(&self) -> Result<(), String> {
+        for site in &self.sites {
+            if let Some(why) = &*site.refused.borrow() {
+                return Err(format!("keyspace {} refuses: {why}", site.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// One life: starts, runs, ends in some way.
+    fn life(&mut self, faults: bool) -> Result<(), String> {
+        let kind = if self.rng.coin() { CrashKind::Process } else { CrashKind::Power };
+        let span = Duration::from_millis(self.rng.between((5, 800)));
+        self.start();
+        let mut may_stop = false;
+        match self.rng.below(14) {
+            // In the middle of recovery, often at its very beginning.
+            0..2 => {
+                let ops = self.rng.between((1, 60));
+                self.world.crash_after_ops(self.machine, ops, kind);
+                self.run_for(span)?;
+            }
+            2..5 => {
+                self.run_to(&[Stage::Serving, Stage::Idle])?;
+                let ops = self.rng.between((1, 400));
+                self.world.crash_after_ops(self.machine, ops, kind);
+                self.run_for(Duration::from_secs(2))?;
+            }
+            5 | 6 => self.close()?,
+            7 => self.disturb_clocks(span)?,
+            8 if faults => {
+                self.fail_one(span)?;
+                may_stop = true;
+            }
+            9 if faults => {
+                self.world.disk_faults(self.machine, |disk| {
+                    (disk.slow_ppm, disk.slow_us) = (20_000, (1_000, 60_000));
+                });
+                self.run_for(span)?;
+            }
+            10 if faults => self.fill_disk(span)?,
+            11 if faults => return self.rot(kind),
+            _ => {
+                self.run_to(&[Stage::Serving, Stage::Idle])?;
+                self.run_for(span)?;
+            }
+        }
+        if !may_stop {
+            self.no_refusal()?;
+        }
+        self.world.disk_faults(self.machine, |disk| *disk = DiskFaults::default());
+        self.end(kind);
+        let pause = Duration::from_millis(self.rng.between((0, 20)));
+        self.world.run_for(pause);
+        Ok(())
+    }
+
+    /// A write or sync fails: the store may stop, and says nothing wrong before.
+    fn fail_one(&mut self, span: Duration) -> Result<(), String> {
+        self.run_to(&[Stage::Serving, Stage::Idle])?;
+        let after = self.rng.below(100);
+        self.world.disk_faults(self.machine, |disk| disk.fail_after = Some(after));
+        self.run_for(span)
+    }
+
+    /// The disk is full for a while: writes may be refused, and service goes on by itself.
+    fn fill_disk(&mut self, span: Duration) -> Result<(), String> {
+        self.run_to(&[Stage::Serving, Stage::Idle])?;
+        let room = self.rng.below(600_000);
+        let capacity = self.world.used_bytes(self.machine) + room;
+        self.world.disk_faults(self.machine, |disk| disk.capacity_bytes = Some(capacity));
+        self.run_for(2 * span)?;
+        self.no_refusal()?;
+        self.world.disk_faults(self.machine, |disk| disk.capacity_bytes = None);
+        self.run_for(Duration::from_secs(3))
+    }
+
+    fn disturb_clocks(&mut self, span: Duration) -> Result<(), String> {
+        self.run_to(&[Stage::Serving, Stage::Idle])?;
+        for _ in 0..3 {
+            self.run_for(span)?;
+            let by = Duration::from_millis(self.rng.between((1, 3_000)));
+            match self.rng.below(4) {
+                0 => self.world.jump_monotonic(self.machine, by),
+                1 => self.world.jump_wall(self.machine, -3_600_000_000_000),
+                2 => self.world.pause(self.machine, by),
+                _ => self.world.set_clock_drift(self.machine, 300),
+            }
+        }
+        self.run_for(span)
+    }
+
+    /// One bit of one file rots while the store is closed: it must refuse to open, or show that
+    /// nothing is missing. Mended, it must open.
+    fn rot(&mut self, kind: CrashKind) -> Result<(), String> {
+        self.close()?;
+        self.end(kind);
+        let site = self.sites[self.rng.index(self.sites.len())].clone();
+        let directory = site.place.directory.clone();
+        let names = self.world.list(self.machine, &directory);
+        if names.is_empty() {
+            return Ok(());
+        }
+        let path = directory.join(&names[self.rng.index(names.len())]);
+        let size = self.world.look(self.machine, &path).map_or(0, |bytes| bytes.len());
+        if size == 0 {
+            return Ok(());
+        }
+        let offset = u64::try_from(self.rng.index(size)).expect("a file offset");
+        let bit = u8::try_from(self.rng.below(8)).expect("below eight");
+        self.world.damage(self.machine, &path, offset, Damage::FlipBit(bit));
+        self.start();
+        self.run_to(&[Stage::Serving, Stage::Idle, Stage::Refused]).map_err(|wrong| {
+            format!("{wrong}\n  after bit {bit} of {offset} in {path:?} rotted")
+        })?;
+        let refused = site.refused.borrow().is_some();
+        self.end(kind);
+        if refused {
+            self.world.damage(self.machine, &path, offset, Damage::FlipBit(bit));
+        }
+        Ok(())
+    }
+
+    /// Runs for a while, or until the process is dead.
+    fn run_for(&mut self, span: Duration) -> Result<(), String> {
+        let sites = self.sites.clone();
+        let machine = self.machine;
+        self.world.run_until(span, |world| {
+            !world.is_running(machine) || sites.iter().any(|site| site.failure().is_some())
+        });
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Lets clients finish and closes the stores.
+    pub(super) fn close(&mut self) -> Result<(), String> {
+        self.run_to(&[Stage::Serving, Stage::Idle, Stage::Refused])?;
+        self.sites.iter().for_each(|site| site.stop());
+        self.run_to(&[Stage::Closed])
+    }
+
+    /// No clients any more: every lease ends, every watcher gets the rest, and a last restart shows
+    /// the same.
+    fn quiet(&mut self) -> Result<(), String> {
+        self.start();
+        self.run_to(&[Stage::Serving, Stage::Idle])?;
+        self.run_for(Duration::from_millis(300))?;
+        self.sites.iter().for_each(|site| site.quiet());
+        self.run_for(Duration::from_secs(LEASE_TTL_S.1) + 2 * ELECTION + Duration::from_secs(4))?;
+        self.no_refusal()?;
+        self.sites.iter().for_each(|site| site.judge_quiet());
+        self.close()?;
+        self.end(CrashKind::Power);
+        self.start();
+        self.close()?;
+        self.no_refusal()
+    }
+
+    fn whole(&mut self, options: &Options) -> Result<(), String> {
+        while self.world.now() < options.span {
+            self.life(options.faults)?;
+        }
+        self.quiet()?;
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn report(&self, outcome: Result<(), String>) -> Report {
+        Report {
+            trace_hash: self.world.trace_hash(),
+            failure: outcome.err(),
+            span: self.world.now(),
+            ops: self.world.ops(),
+            requests: self.sites.iter().map(|site| site.requests.get()).sum(),
+            events: self.sites.iter().map(|site| site.events_count()).sum(),
+            checks: self.sites.iter().map(|site| site.oracle.borrow().checks()).sum(),
+            crashes: self.crashes,
+        }
+    }
+}
+
+fn draw_load(rng: &mut Rng) -> Load {
+    Load {
+        clients: usize::try_from(rng.between((1, 8))).expect("few"),
+        watchers: usize::try_from(rng.between((0, 5))).expect("few"),
+        think_us: [200, 2_000, 20_000][rng.index(3)],
+        requests: None,
+        value_bytes_max: [100, 3_000, 40_000][rng.index(3)],
+    }
+}
+
+/// Runs one seed to its end or to the first thing that cannot be.
+#[must_use]
+pub fn simulate<S: Store>(options: &Options) -> Report {
+    guarded(|| {
+        let mut run = Run::<S>::new(options.seed, options.modes.as_deref(), None);
+        let outcome = run.whole(options);
+        run.report(outcome)
+    })
+}
+
+/// Turns a panic (an assertion of the engine) into a failure of the run.
+pub(super) fn guarded(act: impl FnOnce() -> Report) -> Report {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let failure = Some(format!("panic: {}", text.unwrap_or_default()));
+        Report { failure, ..Report::default() }
+    })
+}
