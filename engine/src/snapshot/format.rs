@@ -20,8 +20,8 @@
 //!         8  4  crc32 of bytes 0..8 and the data
 //!        12  n  data
 //!
-//! end           a chunk of section 255, n = 24: 8 how many chunks before it, 8 bytes of their data,
-//!               8 root hash. The file ends behind it.
+//! end           a chunk of section 255, n = 24: 8 how many chunks before it, 8 bytes of
+//!               their data, 8 root hash. The file ends behind it.
 //! ```
 //!
 //! The root hash folds the head's checksum and then, for each chunk in order, its first twelve

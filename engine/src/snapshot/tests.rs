@@ -1,5 +1,5 @@
-//! Checkpoints over a simulated disk: what is written is read, what is damaged is named, and a crash
-//! at any operation leaves either the old file or a whole new one.
+//! Checkpoints over a simulated disk: what is written is read, what is damaged is named, and a
+//! crash at any operation leaves either the old file or a whole new one.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -148,8 +148,8 @@ fn what_is_written_is_read() {
     });
 }
 
-/// A flipped bit in every byte of a small file, and a cut at every length, are found; the error names
-/// the place. Another root hash than the log's is found too.
+/// A flipped bit in every byte of a small file, and a cut at every length, are found; the error
+/// names the place. Another root hash than the log's is found too.
 #[test]
 fn every_damage_is_found() {
     let mut rig = Rig::new(3);

@@ -48,8 +48,8 @@ pub use validate::Limits;
 /// Bytes accounted for each lease, and for each key that hangs on one beside the key.
 const LEASE_BYTES: u64 = 64;
 
-/// Bytes accounted for an empty store: its members and versions. Never 0, because etcdctl divides by
-/// the size that `Status` tells.
+/// Bytes accounted for an empty store: its members and versions. Never 0, because etcdctl divides
+/// by the size that `Status` tells.
 const STATE_BYTES: u64 = 4096;
 
 /// What an operator decides about a keyspace, as far as its state is concerned.

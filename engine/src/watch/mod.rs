@@ -313,8 +313,8 @@ impl Hub {
     }
 
     /// Gives a watcher that came from `StreamEnd::next_dirty` its next events, of whole revisions,
-    /// about `bytes_max` of them (one revision may be larger). The caller pulls until `Nothing`. A watcher that still has more afterwards
-    /// goes to the back of its stream's dirty line.
+    /// about `bytes_max` of them (one revision may be larger). The caller pulls until `Nothing`.
+    /// A watcher that still has more afterwards goes to the back of its stream's dirty line.
     pub fn pull(&mut self, key: WatcherKey, mvcc: &Mvcc, bytes_max: usize) -> Pull {
         let Some(watcher) = self.watchers.get_mut(key.0) else { return Pull::Nothing };
         watcher.dirty = false;

@@ -1,8 +1,8 @@
 //! gRPC calls with hand-made messages, for what etcdctl cannot send.
 //!
-//! A message is written as its fields: `name.NUMBER=VALUE`, the name only for the reader. A value is
-//! a number, `"bytes"` with the escapes of a case file (`"x"*N` repeats them), `{ fields }`, or `!HEX` for raw bytes in
-//! place of the whole message.
+//! A message is written as its fields: `name.NUMBER=VALUE`, the name only for the reader. A value
+//! is a number, `"bytes"` with the escapes of a case file (`"x"*N` repeats them), `{ fields }`,
+//! or `!HEX` for raw bytes in place of the whole message.
 
 use std::iter::Peekable;
 use std::path::Path;

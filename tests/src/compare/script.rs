@@ -13,7 +13,8 @@
 //!   raw METHOD FIELD... [; FIELD...] one gRPC call; messages separated by a semicolon
 //!   start NAME ctl ARG...           an etcdctl in the background
 //!   send NAME LINE                  a line for its stdin
-//!   stop NAME COUNT                 wait for COUNT lines of its stdout, interrupt it, take its output
+//!   stop NAME COUNT                 wait for COUNT lines of its stdout, interrupt it, take its
+//!                                   output
 //!   wait NAME                       wait for its own end
 //!   pause MILLISECONDS
 //!   restart                         stop the server gently and start it again on the same data

@@ -1,6 +1,7 @@
 //! The bytes of a batch, as drawn and for ever.
 
 use bytes::Bytes;
+use proptest::collection::vec as vec_of;
 use proptest::prelude::*;
 
 use super::*;
@@ -104,16 +105,24 @@ proptest! {
     #[test]
     fn round_trip(
         numbers in proptest::array::uniform10(any::<u64>()),
-        entries in proptest::collection::vec(
-            (any::<u64>(), any::<u64>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..900)),
+        entries in vec_of(
+            (any::<u64>(), any::<u64>(), any::<u8>(), vec_of(any::<u8>(), 0..900)),
             0..20,
         ),
     ) {
-        let [log_id, sequence, epoch, salt, segment_sequence, chain, watermark, term, vote, commit] =
-            numbers;
+        let [log_id, sequence, epoch, salt, segment_sequence, chain, watermark, ..] = numbers;
+        let [.., term, vote, commit] = numbers;
         let hard_state = HardState { term: Term(term), vote, commit: RaftIndex(commit) };
-        let header =
-            Header { log_id, sequence, epoch, salt, segment_sequence, chain, watermark, hard_state };
+        let header = Header {
+            log_id,
+            sequence,
+            epoch,
+            salt,
+            segment_sequence,
+            chain,
+            watermark,
+            hard_state,
+        };
         let records: Vec<Record> = entries.into_iter().map(|(index, term, kind, data)| {
             let (index, term) = (RaftIndex(index), Term(term));
             Record::Entry(Entry { index, term, kind, data: Bytes::from(data) })
