@@ -9,6 +9,7 @@ pub mod http2;
 pub mod limits;
 pub mod log;
 pub mod metrics;
+pub mod recover;
 pub mod services;
 pub mod start;
 pub mod version;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use ringbolt_io::process;
 use ringbolt_server::config::limits::CONFIG_FILE_BYTES_MAX;
 use ringbolt_server::config::{self, Input, LogConfig, Outcome, Stop};
-use ringbolt_server::{log, start};
+use ringbolt_server::{log, recover, start};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> =
@@ -15,6 +15,11 @@ fn main() -> ExitCode {
     let environment: Vec<(String, String)> = std::env::vars_os()
         .map(|(key, text)| (key.to_string_lossy().into(), text.to_string_lossy().into()))
         .collect();
+    // As `etcd` there is no such command: it would be a positional argument there.
+    let is_etcd = arguments.first().is_some_and(|name| name.rsplit('/').next() == Some("etcd"));
+    if !is_etcd && arguments.get(1).is_some_and(|word| word == "recover") {
+        return recover::run(&arguments[2..]);
+    }
     let input = Input { arguments: &arguments, environment: &environment, read_file: &read_file };
     match config::load(&input) {
         Outcome::Stop(stop) => end(&stop),

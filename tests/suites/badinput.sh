@@ -93,6 +93,29 @@ alive "garbage instead of a preface"
 echo "passed a client that stops reading in the middle of a 1 GB list"
 stop_server
 
+# -- a damaged log: named, not cut; given up only by the command that the message spells
+start_server damaged
+for i in $(seq 20); do at put "damaged$i" "$(head -c 3000 /dev/zero | tr '\0' v)" >/dev/null; done
+revision=$(at get x -w json | sed 's/.*"revision":\([0-9]*\).*/\1/')
+stop_server
+segment=$WORK/damaged/data/keyspaces/default/00000001.wal
+printf 'rot' | dd of="$segment" bs=1 seek=20000 conv=notrunc 2>/dev/null
+status=0
+timeout 20 "$BIN" --name=damaged --data-dir="$WORK/damaged/data" "${away[@]}" \
+    --initial-advertise-peer-urls=http://127.0.0.1:23990 --initial-cluster=damaged=http://127.0.0.1:23990 \
+    >"$WORK/out.txt" 2>&1 || status=$?
+[ $status = 1 ] || fail "a damaged log: exit $status"
+grep -q "$segment @ 0x" "$WORK/out.txt" || fail "no file and offset: $(tail -n 2 "$WORK/out.txt")"
+command=$(grep -o 'ringbolt recover --accept-loss --directory=[^`]*' "$WORK/out.txt" | head -n 1)
+[ -n "$command" ] || fail "the next command is not named"
+"$BIN" ${command#ringbolt } || fail "the command that the message names does not work"
+start_server damaged
+after=$(at get x -w json | sed 's/.*"revision":\([0-9]*\).*/\1/')
+[ "$after" -gt "$revision" ] || fail "after a loss the revision is $after, it was $revision"
+at put again works >/dev/null
+stop_server
+echo "passed a damaged log"
+
 # -- a full disk
 disk_full() {
     local image=$WORK/disk.img mount=$WORK/disk

@@ -279,8 +279,9 @@ impl fmt::Display for OpenError {
             }
             OpenError::Corrupt(corruption) => write!(
                 f,
-                "wal {corruption}; nothing was changed; repair this member from its peers, or \
-                 give up what follows with `ringbolt recover --accept-loss`"
+                "wal {corruption}; nothing was changed; restore this directory from a copy, or \
+                 give up what follows with `ringbolt recover --accept-loss --directory={}`",
+                corruption.file.parent().unwrap_or(std::path::Path::new(".")).display()
             ),
             OpenError::Version { file, version } => write!(
                 f,
