@@ -137,7 +137,11 @@ impl<S: Store> Run<S> {
             None => {
                 let stages: Vec<Stage> = sites.iter().map(|site| site.stage.get()).collect();
                 let tasks = self.world.tasks_alive(machine);
-                Err(format!("no progress in {PATIENCE:?}: {stages:?} instead of {tasks:?}"))
+                let refused: Vec<_> =
+                    sites.iter().map(|site| site.refused.borrow().clone()).collect();
+                Err(format!(
+                    "no progress in {PATIENCE:?}: {stages:?}, {refused:?}, tasks {tasks:?}"
+                ))
             }
         }
     }
