@@ -4,8 +4,8 @@
 //! The witness is the revision. Every change that happened has exactly one revision; what a
 //! revision holds is taken from what the store publishes, checked against the state before it, and
 //! must be explained by exactly one request (or the end of a lease). An answer must be what its
-//! request gives at the revision in its header, and that revision must lie between what was known when the
-//! request was made and what is known when it is answered. That is strict serializability.
+//! request gives at the revision in its header, and that revision must lie between what was known
+//! when the request was made and what is known when it is answered. That is strict serializability.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
