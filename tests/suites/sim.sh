@@ -3,5 +3,5 @@
 set -euo pipefail
 cargo build --release -q -p tests --bin sim
 target/release/sim --crash-points "${CRASH_POINTS:-20000}"
-target/release/sim --seeds 1..101 --twice --span-s 5
-target/release/sim --seeds 1000..100000 --span-s 8 --minutes "${SIM_MINUTES:-3}"
+target/release/sim --seeds 1..101 --twice --span-s 2
+target/release/sim --seeds 1000..100000 --span-s 5 --minutes "${SIM_MINUTES:-2}"

@@ -14,6 +14,10 @@ use super::store::{Message, Mode, Place, Store, WatchSpec};
 use super::watches::WatchLog;
 use super::workload::Writer;
 
+/// What a flush takes at most on a simulated disk that is slow: so much older than the flush
+/// interval may be what a power loss takes.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// How busy the clients of a keyspace are.
 #[derive(Clone, Debug)]
 pub struct Load {
@@ -69,7 +73,7 @@ impl<S: Store> Site<S> {
     /// A keyspace that has not begun yet.
     #[must_use]
     pub fn new(name: &str, place: Place, load: Load, mut rng: Rng) -> Rc<Site<S>> {
-        let flush_bound = place.flush_interval + Duration::from_millis(200);
+        let flush_bound = place.flush_interval + FLUSH_TIME_MAX;
         let oracle = Oracle::new(place.mode, flush_bound, place.election_timeout);
         let mut writer = Writer::new(rng.fork(), String::new(), 1);
         let watches = (0..load.watchers).map(|_| WatchLog::new(writer.watch_spec(), None));
