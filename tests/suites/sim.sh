@@ -7,4 +7,4 @@ cargo build --release -q -p tests --bin sim
 target/release/sim --crash-points "${CRASH_POINTS:-20000}"
 target/release/sim --seeds 1..101 --twice --span-s 2 --mode safe
 target/release/sim --seeds 1..41 --span-s 2 --mode memory
-target/release/sim --seeds 1000..100000 --span-s 5 --minutes "${SIM_MINUTES:-2}" --mode safe
+target/release/sim --seeds "${SIM_SEEDS:-1000..1080}" --span-s 5 --mode safe
