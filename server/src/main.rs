@@ -9,6 +9,10 @@ use ringbolt_server::config::limits::CONFIG_FILE_BYTES_MAX;
 use ringbolt_server::config::{self, Input, LogConfig, Outcome, Stop};
 use ringbolt_server::{log, recover, start};
 
+/// Small values of one shard come and go by the million: free lists of its own, no lock.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
