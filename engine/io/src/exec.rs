@@ -15,7 +15,6 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use slab::Slab;
@@ -47,16 +46,26 @@ struct Core {
     timer_sequence: Cell<u64>,
     generation: Cell<u64>,
     mail: RefCell<Vec<Waker>>,
+    /// Answers of one visit; kept for its memory.
+    done: RefCell<Vec<(Token, Done)>>,
     spin: Cell<Duration>,
 }
 
 struct Task {
     name: &'static str,
-    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    waker: Waker,
+    /// Out while it is polled.
+    body: Option<Body>,
     generation: u64,
     end: Rc<End>,
 }
+
+struct Body {
+    future: LocalTask,
+    waker: Waker,
+}
+
+/// A task's future, on the heap.
+pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What a `TaskHandle` and its task share.
 #[derive(Default)]
@@ -73,7 +82,7 @@ enum OpState {
 
 /// Tasks to poll, in the order they were woken. Touched only by its owner thread.
 struct ReadyQueue {
-    owner: ThreadId,
+    owner: usize,
     queue: UnsafeCell<VecDeque<Arc<TaskWaker>>>,
 }
 
@@ -86,11 +95,17 @@ unsafe impl Sync for ReadyQueue {}
 
 impl ReadyQueue {
     fn with<R>(&self, act: impl FnOnce(&mut VecDeque<Arc<TaskWaker>>) -> R) -> R {
-        assert_eq!(self.owner, thread::current().id(), "a task was woken from another thread");
+        assert_eq!(self.owner, this_thread(), "a task was woken from another thread");
         // SAFETY: only the owner thread gets here, and `act` never calls back into `with`.
         // JUSTIFICATION: see the impls above.
         act(unsafe { &mut *self.queue.get() })
     }
+}
+
+/// What tells this thread from every other that lives: the address of a variable of its own.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 struct TaskWaker {
@@ -119,7 +134,7 @@ impl Executor {
     #[must_use]
     pub fn new(driver: Rc<dyn Driver>) -> Executor {
         let ready = ReadyQueue {
-            owner: thread::current().id(),
+            owner: this_thread(),
             queue: UnsafeCell::new(VecDeque::with_capacity(256)),
         };
         let core = Core {
@@ -131,6 +146,7 @@ impl Executor {
             timer_sequence: Cell::new(0),
             generation: Cell::new(0),
             mail: RefCell::default(),
+            done: RefCell::default(),
             spin: Cell::new(Duration::ZERO),
         };
         let executor = Executor { core: Rc::new(core) };
@@ -217,12 +233,13 @@ impl Executor {
 
     /// Parks once and delivers; true when anything came of it.
     fn visit(&self, until: Option<MonoTime>) -> bool {
-        let mut done = Vec::new();
+        let mut done = self.core.done.take();
         self.core.driver.park(until, &mut done);
         let mut progress = !done.is_empty();
-        for (token, answer) in done {
+        for (token, answer) in done.drain(..) {
             self.core.deliver(token, answer);
         }
+        self.core.done.replace(done);
         progress |= self.core.fire_timers();
         progress
     }
@@ -241,22 +258,22 @@ impl Drop for Executor {
 
 impl Core {
     fn poll_task(self: &Rc<Self>, index: usize, generation: u64) {
-        let (mut future, waker) = {
+        let mut body = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(index) else { return };
             if task.generation != generation {
                 return;
             }
-            let Some(future) = task.future.take() else { return };
-            (future, task.waker.clone())
+            let Some(body) = task.body.take() else { return };
+            body
         };
-        let outcome = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let outcome = body.future.as_mut().poll(&mut Context::from_waker(&body.waker));
         let ended = match outcome {
             Poll::Pending => {
                 let mut tasks = self.tasks.borrow_mut();
                 match tasks.get_mut(index) {
                     Some(task) if task.generation == generation => {
-                        task.future = Some(future);
+                        task.body = Some(body);
                         return;
                     }
                     // Aborted by itself while it was polled: its future goes now.
@@ -265,7 +282,7 @@ impl Core {
             }
             Poll::Ready(()) => self.remove_task(index, generation),
         };
-        drop(future);
+        drop(body);
         if let Some(end) = ended {
             end.finish();
         }
@@ -371,6 +388,11 @@ impl Io {
         name: &'static str,
         future: impl Future<Output = ()> + 'static,
     ) -> TaskHandle {
+        self.spawn_boxed(name, Box::pin(future))
+    }
+
+    /// As `spawn`, for a future that is on the heap already.
+    pub fn spawn_boxed(&self, name: &'static str, future: LocalTask) -> TaskHandle {
         let core = &self.core;
         let mut tasks = core.tasks.borrow_mut();
         assert!(tasks.len() < TASKS_MAX, "more than {TASKS_MAX} tasks on one shard");
@@ -387,8 +409,7 @@ impl Io {
         let end = Rc::new(End::default());
         entry.insert(Task {
             name,
-            future: Some(Box::pin(future)),
-            waker: Waker::from(waker.clone()),
+            body: Some(Body { future, waker: Waker::from(waker.clone()) }),
             generation,
             end: end.clone(),
         });

@@ -33,7 +33,7 @@ mod tests;
 pub use buffer::AlignedBuffer;
 pub use disk::{Disk, Durability, File, OpenHow};
 pub use driver::Driver;
-pub use exec::{Executor, Io, TaskHandle};
+pub use exec::{Executor, Io, LocalTask, TaskHandle};
 pub use net::{Address, Listener, Peer, Stream};
 pub use select::{Engine, driver as make_driver};
 pub use time::{MonoTime, WallTime};

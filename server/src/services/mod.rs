@@ -23,7 +23,7 @@ use ringbolt_engine::replica::Replica;
 use ringbolt_engine::state::Limits;
 use ringbolt_engine::watch::Hub;
 use ringbolt_engine::{LeaseId, Revision};
-use ringbolt_io::Io;
+use ringbolt_io::{Io, LocalTask};
 use ringbolt_proto::etcdserverpb::ResponseHeader;
 use ringbolt_proto::method::Name;
 
@@ -172,10 +172,10 @@ fn refuse_unserved(call: Call) {
 
 /// Polls a handler once; one that has to wait goes on as a task.
 fn run(io: &Io, name: &'static str, handler: impl Future<Output = ()> + 'static) {
-    let mut handler = Box::pin(handler);
+    let mut handler: LocalTask = Box::pin(handler);
     let mut context = Context::from_waker(Waker::noop());
     if handler.as_mut().poll(&mut context).is_pending() {
-        io.spawn(name, handler);
+        io.spawn_boxed(name, handler);
     }
 }
 
