@@ -27,6 +27,12 @@ impl Outcome {
     }
 }
 
+/// When the turn began to apply, and when its last entry was done.
+struct Clock {
+    turn: MonoTime,
+    entry: MonoTime,
+}
+
 impl Replica {
     /// Applies committed entries in index order, for at most the time of a turn. The rest comes
     /// with the next one.
@@ -35,10 +41,11 @@ impl Replica {
         let (from, compacted) = (state.mvcc.revision(), state.mvcc.compacted());
         let mut answers = Vec::new();
         let mut count = 0;
+        let mut clock = Clock { turn: now, entry: self.io.now() };
         while let Some(entry) = core.to_apply.pop_front() {
             assert_eq!(entry.index, core.applied + 1, "R2: in index order, each once");
             let flying = self.queue.borrow_mut().take(entry.index, entry.term);
-            match self.apply_entry(core, &mut state, &entry, flying, now) {
+            match self.apply_entry(core, &mut state, &entry, flying, &mut clock) {
                 Ok(Some(answer)) => answers.push(answer),
                 Ok(None) => {}
                 Err(found) => {
@@ -72,7 +79,7 @@ impl Replica {
         state: &mut State,
         entry: &Entry,
         flying: Option<InFlight>,
-        now: MonoTime,
+        clock: &mut Clock,
     ) -> Result<Option<(Promise<Answer>, Answer)>, String> {
         if entry.kind == EntryKind::Membership {
             core.node.apply_membership(entry)?;
@@ -87,14 +94,19 @@ impl Replica {
             }
         };
         let result = state.apply(RaftIndex(entry.index), Term(entry.term), command);
+        let applied = self.io.now();
+        let took = applied.since(std::mem::replace(&mut clock.entry, applied));
+        if let Some(name) = command.apply_name() {
+            self.observe(&Observation::Entry { name, success: result.is_ok(), took });
+        }
         if let Ok(reply) = &result {
             self.note_applied(command, reply);
         }
         let Some(InFlight { promise: Some(promise), mut times, .. }) = flying else {
             return Ok(None);
         };
-        times.durable = now;
-        times.applied = self.io.now();
+        times.durable = clock.turn;
+        times.applied = applied;
         self.observe(&Observation::Proposal(times));
         Ok(Some((promise, result.map_err(Error::from))))
     }

@@ -28,6 +28,15 @@ pub struct StageTimes {
 pub enum Observation {
     /// A proposal was applied and answered.
     Proposal(StageTimes),
+    /// One entry changed the state, or was refused by it.
+    Entry {
+        /// What it asked for, as [`crate::state::Command::apply_name`] has it.
+        name: &'static str,
+        /// Whether it was done.
+        success: bool,
+        /// Time.
+        took: Duration,
+    },
     /// A write of the log became durable this long after it was handed over.
     Durable(Duration),
     /// A turn applied this many entries in this time.

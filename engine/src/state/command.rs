@@ -81,4 +81,21 @@ impl Command {
     pub fn first_member(member: Member) -> Command {
         Command::Membership(Members::of([member]))
     }
+
+    /// What metrics call its apply; `None` for what clients of etcd know nothing of.
+    #[must_use]
+    pub fn apply_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Command::Put(_) => "Put",
+            Command::DeleteRange(_) => "DeleteRange",
+            Command::Txn(_) => "Txn",
+            Command::Compact(_) => "Compaction",
+            Command::LeaseGrant(_) => "LeaseGrant",
+            Command::LeaseRevoke(_) => "LeaseRevoke",
+            Command::Alarm(_) => "Alarm",
+            Command::MemberAttributes { .. } => "ClusterMemberAttrSet",
+            Command::ClusterVersion(_) => "ClusterVersionSet",
+            Command::Nothing | Command::Fence { .. } | Command::Membership(_) => return None,
+        })
+    }
 }

@@ -137,6 +137,14 @@ fn proposals(out: &mut Exposition, metrics: &Metrics, status: &Status) {
     counter(out, "etcd_server_slow_read_indexes_total", "Read points that were slow.", 0);
     let name = "etcd_server_snapshot_apply_in_progress_total";
     gauge(out, name, "1 while a leader's snapshot is applied.", 0.0);
+    for ((op, success), times) in metrics.stages.entries.borrow().iter() {
+        let (bounds, counts, sum) = times.snapshot();
+        let success = if *success { "true" } else { "false" };
+        let labels = [("version", "v3"), ("op", *op), ("success", success)];
+        let name = "etcd_server_apply_duration_seconds";
+        let help = "Time to apply one entry, by what it asks for.";
+        out.histogram(name, help, &labels, (bounds, &counts, sum));
+    }
     let slow = metrics.stages.slow_applies.get();
     counter(out, "etcd_server_slow_apply_total", "Turns whose apply was slow.", slow);
 }

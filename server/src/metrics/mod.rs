@@ -101,6 +101,8 @@ struct Stages {
     checkpoint: Histogram,
     checkpoint_bytes: Counter,
     slow_applies: Counter,
+    /// By what was asked for and whether it was done.
+    entries: RefCell<BTreeMap<(&'static str, bool), Histogram>>,
 }
 
 impl Metrics {
@@ -125,6 +127,7 @@ impl Metrics {
             checkpoint: Histogram::exponential(0.01, 2.0, 17),
             checkpoint_bytes: Counter::default(),
             slow_applies: Counter::default(),
+            entries: RefCell::default(),
         };
         Rc::new(Metrics {
             about,
@@ -148,6 +151,11 @@ impl Metrics {
                     stages.queued.observe_time(times.proposed.since(times.queued));
                     stages.durable.observe_time(times.durable.since(times.proposed));
                     stages.applied.observe_time(times.applied.since(times.durable));
+                }
+                Observation::Entry { name, success, took } => {
+                    let mut entries = stages.entries.borrow_mut();
+                    let fresh = || Histogram::exponential(0.0001, 2.0, 20);
+                    entries.entry((name, *success)).or_insert_with(fresh).observe_time(*took);
                 }
                 Observation::Durable(took) => stages.log_write.observe_time(*took),
                 Observation::Applied { took, count } => {
