@@ -9,6 +9,7 @@
 //! - D5 Ops on one stream keep their order per direction. Disk ops may complete in any order.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -200,6 +201,17 @@ pub trait Driver {
     fn close(&self, handle: HandleId);
     /// Ends both directions of a stream; its pending receive answers 0 or an error.
     fn shutdown(&self, stream: HandleId);
+    /// Gives up a stream that nothing was asked of yet; `None` when it cannot leave.
+    fn detach(&self, _stream: HandleId) -> Option<OwnedFd> {
+        None
+    }
+    /// Takes a socket that another driver gave up.
+    ///
+    /// # Errors
+    /// The system's; `Unsupported` where sockets are not the system's.
+    fn adopt(&self, _socket: OwnedFd) -> io::Result<HandleId> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Binds a listener.
     ///
     /// # Errors

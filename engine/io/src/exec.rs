@@ -22,7 +22,7 @@ use slab::Slab;
 use crate::disk::Disk;
 use crate::driver::{Done, Driver, Op, Reply, Token};
 use crate::limits::{POLLS_PER_TURN_MAX, TASKS_MAX};
-use crate::net::{Address, ListenHow, Listener, Stream};
+use crate::net::{Address, Detached, ListenHow, Listener, Stream};
 use crate::time::{MonoTime, WallTime};
 
 /// Runs the tasks of one shard. Dropping it drops every task; operations in flight stay with the
@@ -490,6 +490,15 @@ impl Io {
     /// The system's.
     pub fn listen(&self, address: &Address, how: &ListenHow) -> std::io::Result<Listener> {
         Listener::bind(self.clone(), address, how)
+    }
+
+    /// Takes a socket that another shard detached.
+    ///
+    /// # Errors
+    /// The system's; the socket is closed then.
+    pub fn adopt(&self, socket: Detached) -> std::io::Result<Stream> {
+        let handle = self.core.driver.adopt(socket.0)?;
+        Ok(Stream::new(self.clone(), handle))
     }
 
     /// Opens a connection.

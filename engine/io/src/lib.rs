@@ -34,6 +34,6 @@ pub use buffer::AlignedBuffer;
 pub use disk::{Disk, Durability, File, OpenHow};
 pub use driver::Driver;
 pub use exec::{Executor, Io, LocalTask, TaskHandle};
-pub use net::{Address, Listener, Peer, Stream};
+pub use net::{Address, Detached, Listener, Peer, Stream};
 pub use select::{Engine, driver as make_driver};
 pub use time::{MonoTime, WallTime};

@@ -84,6 +84,29 @@ impl<T: Send> Sender<T> {
         Ok(())
     }
 
+    /// Puts all of `values` in, in their order, under one lock and with at most one wake-up; what
+    /// did not go in stays in `values`.
+    ///
+    /// # Errors
+    /// `Full` when some did not find room, `Closed` when nobody receives any more.
+    pub fn try_send_all(&self, values: &mut Vec<T>) -> Result<(), SendError<()>> {
+        let (first, all) = {
+            let mut state = self.shared.state();
+            if state.receiver_gone {
+                return Err(SendError::Closed(()));
+            }
+            let first = state.queue.is_empty() && !values.is_empty();
+            let room = self.shared.capacity.saturating_sub(state.queue.len());
+            let count = room.min(values.len());
+            state.queue.extend(values.drain(..count));
+            (first && count > 0, values.is_empty())
+        };
+        if first {
+            (self.shared.receiver)();
+        }
+        if all { Ok(()) } else { Err(SendError::Full(())) }
+    }
+
     /// Puts a value in, waiting for room on `io`'s shard (the caller's).
     ///
     /// # Errors
@@ -137,6 +160,28 @@ impl<T: Send> Receiver<T> {
     /// Waits for the next value; `None` when it is empty and no sender is left.
     pub async fn receive(&self) -> Option<T> {
         std::future::poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    /// Waits until there is something and moves all of it to the end of `into`; false when it is
+    /// empty and no sender is left.
+    pub async fn receive_all(&self, into: &mut Vec<T>) -> bool {
+        std::future::poll_fn(|context| self.poll_receive_all(context, into)).await
+    }
+
+    fn poll_receive_all(&self, context: &mut Context<'_>, into: &mut Vec<T>) -> Poll<bool> {
+        // Registered first: a value that comes between the look and the wait is not missed.
+        self.io.await_mail(context.waker());
+        let mut state = self.shared.state();
+        if state.queue.is_empty() {
+            return if state.senders == 0 { Poll::Ready(false) } else { Poll::Pending };
+        }
+        into.extend(state.queue.drain(..));
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        for waker in waiting {
+            waker();
+        }
+        Poll::Ready(true)
     }
 
     /// As `receive`, for hand-written futures.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -105,6 +106,11 @@ impl Drop for Inner {
     }
 }
 
+/// A connected socket that belongs to no shard, on its way from one to another. Closed when it is
+/// dropped. See [`Stream::detach`] and [`Io::adopt`].
+#[derive(Debug)]
+pub struct Detached(pub(crate) OwnedFd);
+
 /// A connected socket. Clones share it; closed when the last one is dropped.
 #[derive(Clone)]
 pub struct Stream {
@@ -114,6 +120,19 @@ pub struct Stream {
 impl Stream {
     pub(crate) fn new(io: Io, stream: HandleId) -> Stream {
         Stream { inner: Rc::new(Inner { io, stream }) }
+    }
+
+    /// Takes the socket off this shard, so that another one may adopt it.
+    ///
+    /// # Errors
+    /// The stream itself: it has clones, it has been read or written, or this driver has no
+    /// sockets that could leave it.
+    pub fn detach(self) -> Result<Detached, Stream> {
+        let inner = Rc::try_unwrap(self.inner).map_err(|inner| Stream { inner })?;
+        match inner.io.driver().detach(inner.stream) {
+            Some(socket) => Ok(Detached(socket)),
+            None => Err(Stream { inner: Rc::new(inner) }),
+        }
     }
 
     /// Waits for bytes and appends them to `into`, which comes back with the count. 0 is the end.

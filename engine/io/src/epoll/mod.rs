@@ -155,6 +155,14 @@ impl Driver for Epoll {
         self.state.borrow_mut().shutdown(stream);
     }
 
+    fn detach(&self, stream: HandleId) -> Option<OwnedFd> {
+        self.state.borrow_mut().detach(stream)
+    }
+
+    fn adopt(&self, socket: OwnedFd) -> io::Result<HandleId> {
+        self.state.borrow_mut().adopt(socket.into())
+    }
+
     fn listen(&self, address: &Address, how: &ListenHow) -> io::Result<(HandleId, Address)> {
         let bound = listen(address, how, Waits::No)?;
         let address = bound.address.clone();

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use bytes::{Buf, Bytes};
 use rustix::event::epoll;
@@ -234,6 +234,26 @@ impl State {
     }
 
     // ---- streams ----
+
+    /// Gives up a stream that nothing waits on.
+    pub(super) fn detach(&mut self, handle: HandleId) -> Option<OwnedFd> {
+        let Some(Entry::Stream(stream)) = self.handles.get(handle) else { return None };
+        if !stream.receives.is_empty() || !stream.sends.is_empty() {
+            return None;
+        }
+        let Some(Entry::Stream(stream)) = self.handles.remove(handle) else {
+            unreachable!("looked at above")
+        };
+        // It fails only for a socket that is not registered, which is what is wanted.
+        let _ = epoll::delete(&self.epoll, stream.socket.as_fd());
+        Some(stream.socket.into())
+    }
+
+    /// Takes a socket that another driver gave up.
+    pub(super) fn adopt(&mut self, socket: Socket) -> io::Result<HandleId> {
+        socket.set_nonblocking(true)?;
+        self.add_stream(socket)
+    }
 
     pub(super) fn receive(&mut self, token: Token, handle: HandleId, into: Vec<u8>) {
         let Some(Entry::Stream(stream)) = self.handles.get_mut(handle) else {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{SEED, engines, over_each};
 use crate::exec::Executor;
 use crate::mailbox::{SendError, Sender, mailbox};
+use crate::net::{Address, Detached, ListenHow};
 use crate::select;
 
 /// Timers fire in their order, none early, and a dropped one not at all.
@@ -132,4 +133,87 @@ fn a_plain_thread_wakes_a_parked_shard() {
         assert_eq!(receiver.receive().await, None);
         thread.join().unwrap();
     });
+}
+
+/// Batches go to another thread and come back whole and in order; what finds no room stays with
+/// its sender.
+#[test]
+fn batches_between_threads_keep_order() {
+    const COUNT: u64 = 50_000;
+    for engine in engines() {
+        let (post, posted) = std::sync::mpsc::channel();
+        let summing = std::thread::spawn(move || {
+            let executor = Executor::new(select::driver(engine, SEED).unwrap().0);
+            let (sender, receiver) = mailbox::<u64>(&executor.io(), 100);
+            post.send(sender).unwrap();
+            executor.run(async move {
+                let (mut batch, mut expected) = (Vec::new(), 0);
+                while receiver.receive_all(&mut batch).await {
+                    for value in batch.drain(..) {
+                        assert_eq!(value, expected);
+                        expected += 1;
+                    }
+                }
+                assert_eq!(expected, COUNT);
+            });
+        });
+        let sender = posted.recv().unwrap();
+        let mut batch = Vec::new();
+        for value in 0..COUNT {
+            batch.push(value);
+            if value % 37 == 0 {
+                let sent = sender.try_send_all(&mut batch);
+                assert_eq!(sent.is_ok(), batch.is_empty());
+            }
+        }
+        while sender.try_send_all(&mut batch).is_err() {
+            std::thread::yield_now();
+        }
+        drop(sender);
+        summing.join().unwrap();
+    }
+}
+
+/// A connection accepted on one shard is served by another; one that was read from stays.
+#[test]
+fn an_untouched_stream_moves_to_another_shard() {
+    for (from, to) in engines().into_iter().zip(engines().into_iter().rev()) {
+        let (post, posted) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            let executor = Executor::new(select::driver(to, SEED).unwrap().0);
+            let io = executor.io();
+            let (sender, receiver) = mailbox::<Detached>(&io, 1);
+            post.send(sender).unwrap();
+            executor.run(async move {
+                let socket = receiver.receive().await.unwrap();
+                let stream = io.adopt(socket).unwrap();
+                let (count, bytes) = stream.read(Vec::new()).await;
+                assert_eq!(count.unwrap(), 4);
+                stream.write(vec![bytes.into()]).await.unwrap();
+            });
+        });
+        let sender = posted.recv().unwrap();
+        let executor = Executor::new(select::driver(from, SEED).unwrap().0);
+        let io = executor.io();
+        executor.run(async move {
+            let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
+            let listener = io.listen(&any, &ListenHow::default()).unwrap();
+            let client = io.connect(listener.address()).await.unwrap();
+            client.write(vec![bytes::Bytes::from_static(b"echo")]).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            let shared = stream.clone();
+            let stream = stream.detach().expect_err("it has a clone");
+            drop(shared);
+            sender.try_send(stream.detach().ok().expect("nobody has used it")).unwrap();
+            assert_eq!(client.read(Vec::new()).await.1, b"echo");
+            let other = io.connect(listener.address()).await.unwrap();
+            let (used, _) = listener.accept().await.unwrap();
+            other.write(vec![bytes::Bytes::from_static(b"x")]).await.unwrap();
+            assert_eq!(used.read(Vec::new()).await.1, b"x");
+            if io.engine_name() == "uring" {
+                assert!(used.detach().is_err(), "its receive is still in flight");
+            }
+        });
+        other.join().unwrap();
+    }
 }

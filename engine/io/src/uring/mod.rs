@@ -18,6 +18,7 @@ mod sockets;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::event::Timespec;
@@ -161,6 +162,14 @@ impl Driver for Uring {
 
     fn shutdown(&self, stream: HandleId) {
         self.state.borrow_mut().shutdown(stream);
+    }
+
+    fn detach(&self, stream: HandleId) -> Option<OwnedFd> {
+        self.state.borrow_mut().detach(stream)
+    }
+
+    fn adopt(&self, socket: OwnedFd) -> io::Result<HandleId> {
+        self.state.borrow_mut().adopt(socket.into())
     }
 
     fn listen(&self, address: &Address, how: &ListenHow) -> io::Result<(HandleId, Address)> {

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -200,6 +201,33 @@ impl State {
         self.waiting.remove(&token);
         let result = result.map(|_| self.add_stream(socket));
         self.answer(token, Done::Connected(result));
+    }
+
+    // ---- streams: moving ----
+
+    /// Gives up a stream that was never read or written.
+    pub(super) fn detach(&mut self, handle: HandleId) -> Option<OwnedFd> {
+        let Some(Entry::Stream(stream)) = self.handles.get(handle) else { return None };
+        let untouched = stream.arm == Arm::Idle
+            && stream.sending.is_none()
+            && stream.inbox.is_empty()
+            && stream.receives.is_empty()
+            && stream.sends.is_empty()
+            && Rc::strong_count(&stream.socket) == 1;
+        if !untouched {
+            return None;
+        }
+        let Some(Entry::Stream(stream)) = self.handles.remove(handle) else {
+            unreachable!("looked at above")
+        };
+        let socket = Rc::try_unwrap(stream.socket).expect("nothing else holds it");
+        Some(socket.into())
+    }
+
+    /// Takes a socket that another driver gave up.
+    pub(super) fn adopt(&mut self, socket: Socket) -> io::Result<HandleId> {
+        socket.set_nonblocking(false)?;
+        Ok(self.add_stream(Rc::new(socket)))
     }
 
     // ---- streams: receiving ----
