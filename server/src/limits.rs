@@ -81,3 +81,14 @@ pub const WATCH_RESPONSE_BYTES: usize = 64 * 1024;
 pub const WATCHERS_PER_STREAM_MAX: usize = 1 << 20;
 /// Bytes of one piece of a list's answer; a list that is smaller is sent whole.
 pub const RANGE_CHUNK_BYTES: usize = 64 * 1024;
+
+/// Calls one shard may have open at the home of a keyspace on another.
+pub const RELAY_CALLS_MAX: usize = 1 << 16;
+/// Values in a mailbox between two shards; more wait in the outbox of their shard.
+pub const RELAY_MAILBOX_MAX: usize = 1 << 14;
+/// Messages of one stream that are on their way to the home.
+pub const RELAY_MESSAGES_AHEAD_MAX: usize = 8;
+/// Pieces of one streaming answer that are on their way from the home, or wait for room.
+pub const RELAY_PIECES_MAX: usize = 256;
+/// Values of a batch from another shard that are handled before other tasks have their turn.
+pub const RELAY_BATCH_MAX: usize = 256;

@@ -51,11 +51,16 @@ struct Server {
 
 impl Server {
     fn start(place: &Place) -> Server {
+        Server::start_with(place, &[])
+    }
+
+    fn start_with(place: &Place, flags: &[&str]) -> Server {
         let mut child = program(&place.0, "etcd")
             .args(["--name=m1", "--data-dir=data", "--fsync=memory"])
             .args(["--listen-client-urls=unix://c.sock", "--listen-peer-urls=unix://p.sock"])
             .args(["--advertise-client-urls=unix://c.sock"])
             .arg(format!("--listen-metrics-urls=unix://@ringbolt-test-{}", std::process::id()))
+            .args(flags)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
@@ -119,6 +124,51 @@ fn life_of_a_server() {
         let mut seen = server.seen.iter();
         for message in order {
             assert!(seen.any(|line| line == message), "{message:?} in {:#?}", server.seen);
+        }
+    }
+}
+
+/// Connections beyond the first of a keyspace live on other shards; they are answered from its
+/// home, also all at once, and a stop ends them.
+#[test]
+fn connections_on_every_shard() {
+    let place = Place::new("shards");
+    for engine in ["uring", "epoll"] {
+        let engine = format!("--io-engine={engine}");
+        let flags = ["--shards=3", "--home-connections=1", &engine];
+        let mut server = Server::start_with(&place, &flags);
+        server.until("ready to serve client requests");
+        let socket = place.0.join("c.sock");
+        let mut clients: Vec<UnixStream> =
+            (0..9).map(|_| UnixStream::connect(&socket).expect("the server listens")).collect();
+        for _ in 0..3 {
+            for client in &mut clients {
+                client.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+            }
+            for client in &mut clients {
+                let mut answer = [0; 1024];
+                let size = client.read(&mut answer).expect("the server answers");
+                let answer = String::from_utf8_lossy(&answer[..size]);
+                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            }
+        }
+        let metrics = get(&place, "/metrics");
+        assert!(metrics.contains("\netcd_server_health_success 27\n"), "{metrics}");
+        let here = "\nringbolt_connections{place=\"home\"} ";
+        let there = "\nringbolt_connections{place=\"other shards\"} ";
+        let count = |line: &str| {
+            let rest = metrics.split(line).nth(1).expect("the gauge is there");
+            rest.lines().next().expect("a number").parse::<u32>().expect("a number")
+        };
+        // The tenth is the scrape itself.
+        assert_eq!(count(here) + count(there), 10, "{metrics}");
+        assert!(count(there) >= 6, "{metrics}");
+        kill_process(Pid::from_child(&server.child), Signal::TERM).expect("it is our child");
+        server.until("closed etcd server");
+        let status = server.child.wait().expect("it ends");
+        assert_eq!(status.signal(), Some(Signal::TERM.as_raw()));
+        for mut client in clients {
+            assert_eq!(client.read(&mut [0; 16]).expect("a clean end"), 0);
         }
     }
 }

@@ -16,3 +16,5 @@ run "uring, TCP" "$BIN" -flags --io-engine=uring
 run "epoll, Unix socket" "$BIN" -unix -flags --io-engine=epoll
 run "uring, unsafe-no-fsync, Unix socket" "$BIN" -unix -flags "--io-engine=uring --unsafe-no-fsync"
 run "uring, memory, TCP" "$BIN" -flags "--io-engine=uring --fsync=memory"
+run "uring, three shards, Unix socket" "$BIN" -unix -flags "--io-engine=uring --shards=3 --home-connections=0"
+run "epoll, two shards, TCP" "$BIN" -flags "--io-engine=epoll --shards=2 --home-connections=0"

@@ -4,7 +4,8 @@ set -euo pipefail
 source tests/suites/lib.sh
 peers h2spec
 for engine in uring epoll; do
-    start_server "h2spec-$engine" --io-engine=$engine
+    # Half of the connections live on another shard.
+    start_server "h2spec-$engine" --io-engine=$engine --shards=2 --home-connections=0
     "$PEERS_DIR/bin/h2spec" -h 127.0.0.1 -p "$CLIENT_PORT" --timeout 5 | tee "$WORK/h2spec.txt"
     grep -qE '^145 tests, .* 0 failed' "$WORK/h2spec.txt"
     stop_server

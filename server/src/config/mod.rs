@@ -133,6 +133,8 @@ pub struct Config {
     pub spin: Duration,
     /// Zero: one per core.
     pub shards: usize,
+    /// Connections of a keyspace that stay on its home shard.
+    pub home_connections: usize,
 }
 
 /// Bootstrap, elections and checkpoints.

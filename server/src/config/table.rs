@@ -322,6 +322,8 @@ const ROWS: &[Row] = &[
      "Microseconds a shard polls before it sleeps; for cores of its own."),
     ("shards", Uint, "0", "=", Ringbolt,
      "Threads that serve (0: one per core the process may use)."),
+    ("home-connections", Uint, "8", "=", Ringbolt,
+     "Connections a keyspace has before further ones are spread over the shards."),
     ("keyspace", Repeated, "", "=", Ringbolt,
      "One more store: name,listen-client-urls=U,fsync=M,data-dir=D,quota-backend-bytes=N."),
     ("unix-socket-mode", Text, "0600", "=", Ringbolt,

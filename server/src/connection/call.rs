@@ -1,5 +1,6 @@
 //! A call as services see it.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -7,7 +8,8 @@ use bytes::Bytes;
 use ringbolt_io::MonoTime;
 use ringbolt_proto::method::Method;
 
-use super::link::{Link, Slot, end_block};
+use super::link::{Link, Slot, Waiters, end_block};
+use super::relay::{Carried, FarCall};
 use super::{CallEvent, PeerInfo};
 use crate::grpc::framing::prefix;
 use crate::grpc::{Code, Request, Status, respond};
@@ -34,16 +36,33 @@ pub struct Call {
 
 /// The metadata of a call. Cheap to clone.
 #[derive(Clone)]
-pub struct Metadata(Rc<Request>);
+pub struct Metadata(Fields);
 
-/// The messages of a call, in order.
-pub struct Requests {
-    link: Rc<Link>,
-    slot: Rc<Slot>,
+/// Where metadata is read from.
+#[derive(Clone)]
+enum Fields {
+    /// The request's own head.
+    Near(Rc<Request>),
+    /// What of it has crossed from another shard.
+    Far(Rc<Carried>),
 }
 
+/// The messages of a call, in order.
+pub struct Requests(End);
+
 /// Where a call is answered. Dropping it without an answer ends the call with `Internal`.
-pub struct Responder {
+pub struct Responder(End);
+
+/// The service's end of a call.
+enum End {
+    /// Its connection lives on this shard.
+    Near(Near),
+    /// Its connection lives on another shard.
+    Far(Rc<FarCall>),
+}
+
+/// A call of a connection of this shard.
+struct Near {
     link: Rc<Link>,
     slot: Rc<Slot>,
 }
@@ -52,11 +71,11 @@ impl Call {
     pub(super) fn new(link: &Rc<Link>, slot: &Rc<Slot>, method: &'static Method) -> Call {
         Call {
             method,
-            metadata: Metadata(slot.request.clone()),
+            metadata: Metadata(Fields::Near(slot.request.clone())),
             deadline: slot.deadline.get(),
             peer: link.peer.clone(),
-            requests: Requests { link: link.clone(), slot: slot.clone() },
-            responder: Responder { link: link.clone(), slot: slot.clone() },
+            requests: Requests(End::Near(Near { link: link.clone(), slot: slot.clone() })),
+            responder: Responder(End::Near(Near { link: link.clone(), slot: slot.clone() })),
         }
     }
 }
@@ -65,7 +84,21 @@ impl Metadata {
     /// The first value of a field, by its lower-case name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.0.head.get(name).map(|value| &value[..])
+        self.field(name).map(|value| &value[..])
+    }
+
+    pub(super) fn carried(fields: Carried) -> Metadata {
+        Metadata(Fields::Far(Rc::new(fields)))
+    }
+
+    /// The first value of a field as shared bytes.
+    pub(super) fn field(&self, name: &str) -> Option<&Bytes> {
+        match &self.0 {
+            Fields::Near(request) => request.head.get(name),
+            Fields::Far(carried) => {
+                carried.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+            }
+        }
     }
 
     /// The same as text; `None` also when it is no UTF-8.
@@ -92,9 +125,16 @@ impl Metadata {
 }
 
 impl Requests {
+    pub(super) fn far(call: Rc<FarCall>) -> Requests {
+        Requests(End::Far(call))
+    }
+
     /// The next message if it is here already.
     pub fn try_next(&mut self) -> Option<Result<Bytes, Status>> {
-        self.link.take(&self.slot)
+        match &self.0 {
+            End::Near(Near { link, slot }) => link.take(slot),
+            End::Far(call) => call.take(),
+        }
     }
 
     /// Waits for the next message; `None` when the client has sent all. A call that is gone gives
@@ -105,21 +145,45 @@ impl Requests {
 
     /// As `next`, for hand-written futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
-        if let Some(message) = self.link.take(&self.slot) {
+        if let Some(message) = self.try_next() {
             return Poll::Ready(Some(message));
         }
-        if self.slot.inbox.borrow().ended {
+        let has_ended = match &self.0 {
+            End::Near(near) => near.slot.inbox.borrow().ended,
+            End::Far(call) => call.has_ended(),
+        };
+        if has_ended {
             return Poll::Ready(None);
         }
-        if let Some(code) = self.slot.gone.get() {
+        if let Some(code) = self.0.gone_because() {
             return Poll::Ready(Some(Err(gone_status(code))));
         }
-        self.slot.waiters.borrow_mut().next = Some(context.waker().clone());
+        self.0.waiters().borrow_mut().next = Some(context.waker().clone());
         Poll::Pending
     }
 }
 
+impl End {
+    fn gone_because(&self) -> Option<Code> {
+        match self {
+            End::Near(near) => near.slot.gone.get(),
+            End::Far(call) => call.gone_because(),
+        }
+    }
+
+    fn waiters(&self) -> &RefCell<Waiters> {
+        match self {
+            End::Near(near) => &near.slot.waiters,
+            End::Far(call) => &call.waiters,
+        }
+    }
+}
+
 impl Responder {
+    pub(super) fn far(call: Rc<FarCall>) -> Responder {
+        Responder(End::Far(call))
+    }
+
     /// Answers a unary call.
     pub fn unary(self, answer: Result<Bytes, Status>) {
         let message = match answer {
@@ -127,21 +191,9 @@ impl Responder {
             Ok(message) => return self.finish(too_large(message.len())),
             Err(status) => return self.finish(status),
         };
-        if self.link.remove(&self.slot, Code::Ok) {
-            self.count_sent(message.len());
-            let id = self.slot.id;
-            let trailers = respond::trailers(&Status::OK);
-            let mut http = self.link.http.borrow_mut();
-            if !self.slot.answering.replace(true) {
-                let headers = respond::headers(self.slot.request.content_type());
-                let _ = http.send_block(id, headers, false);
-            }
-            // A stream that closed meanwhile needs no answer.
-            let _ = http
-                .send_data(id, &prefix(message.len()), message, false)
-                .and_then(|()| http.send_block(id, trailers, true));
-            drop(http);
-            self.link.output.ring();
+        match &self.0 {
+            End::Near(near) => near.answer(message),
+            End::Far(call) => call.answer(Ok(message)),
         }
     }
 
@@ -159,7 +211,7 @@ impl Responder {
             self.finish(too_large(total_len));
             return Ok(());
         }
-        let mut head: &[u8] = &prefix(total_len);
+        let mut total = Some(total_len);
         let mut left = total_len;
         loop {
             // Receipt: room in the stream's queue.
@@ -167,12 +219,11 @@ impl Responder {
             let Some(chunk) = (if left > 0 { next().await } else { None }) else { break };
             let rest = left.checked_sub(chunk.len());
             left = rest.expect("a chunked answer gives no more bytes than it announced");
-            self.send_payload(head, chunk)?;
-            head = &[];
+            self.send_piece(total.take(), chunk)?;
         }
         assert_eq!(left, 0, "a chunked answer gives all the bytes it announced");
-        if !head.is_empty() {
-            self.send_payload(head, Bytes::new())?;
+        if total.is_some() {
+            self.send_piece(total, Bytes::new())?;
         }
         self.finish(Status::OK);
         Ok(())
@@ -204,14 +255,17 @@ impl Responder {
         if self.has_room() {
             return Poll::Ready(Ok(()));
         }
-        self.slot.waiters.borrow_mut().room = Some(context.waker().clone());
+        self.0.waiters().borrow_mut().room = Some(context.waker().clone());
         Poll::Pending
     }
 
     /// Whether a message may be sent now without growing the stream's queue past its bound.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.link.http.borrow_mut().has_room(self.slot.id)
+        match &self.0 {
+            End::Near(near) => near.link.http.borrow_mut().has_room(near.slot.id),
+            End::Far(call) => call.has_room(),
+        }
     }
 
     /// Sends one message of a stream, room or not: ask [`Responder::has_room`] first.
@@ -220,7 +274,7 @@ impl Responder {
     /// The call is gone.
     pub fn send_now(&mut self, message: Bytes) -> Result<(), Gone> {
         assert!(message.len() <= ANSWER_BYTES_MAX, "a stream message has 31 bits of length");
-        self.send_payload(&prefix(message.len()), message)
+        self.send_piece(Some(message.len()), message)
     }
 
     /// Sends the response headers before there is a first message.
@@ -228,24 +282,32 @@ impl Responder {
     /// # Errors
     /// The call is gone.
     pub fn send_headers(&mut self) -> Result<(), Gone> {
-        self.send_payload(&[], Bytes::new())
+        self.send_piece(None, Bytes::new())
     }
 
     /// Ends the call.
     pub fn finish(self, status: Status) {
-        self.end(&status);
+        self.end(status);
     }
 
     /// Whether nobody waits for the answer any more: reset, connection lost, or deadline passed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.slot.gone.get().is_some()
+        self.gone_because().is_some()
     }
 
     /// Why the call is gone: `Canceled` or `DeadlineExceeded`, as metrics count it.
     #[must_use]
     pub fn gone_because(&self) -> Option<Code> {
-        self.slot.gone.get()
+        self.0.gone_because()
+    }
+
+    /// Has [`super::Service::gone`] called with `mark` when the call is gone: cheaper than a task
+    /// that waits for it.
+    pub(super) fn mark(&self, mark: u32) {
+        if let End::Near(near) = &self.0 {
+            near.slot.mark.set(Some(mark));
+        }
     }
 
     /// Waits until the call is gone. One waiter per call.
@@ -258,12 +320,51 @@ impl Responder {
         if self.is_gone() {
             return Poll::Ready(());
         }
-        self.slot.waiters.borrow_mut().gone = Some(context.waker().clone());
+        self.0.waiters().borrow_mut().gone = Some(context.waker().clone());
         Poll::Pending
     }
 
+    /// Sends payload; with `total`, the first piece of a message of that size.
+    pub(super) fn send_piece(&self, total: Option<usize>, bytes: Bytes) -> Result<(), Gone> {
+        match &self.0 {
+            End::Near(near) => match total {
+                Some(total) => near.send_payload(&prefix(total), bytes),
+                None => near.send_payload(&[], bytes),
+            },
+            End::Far(call) => call.send(total, bytes),
+        }
+    }
+
+    fn end(&self, status: Status) {
+        match &self.0 {
+            End::Near(near) => near.end(&status),
+            End::Far(call) => call.end(status),
+        }
+    }
+}
+
+impl Near {
+    fn answer(&self, message: Bytes) {
+        if self.link.remove(&self.slot, Code::Ok) {
+            self.count_sent(message.len());
+            let id = self.slot.id;
+            let trailers = respond::trailers(&Status::OK);
+            let mut http = self.link.http.borrow_mut();
+            if !self.slot.answering.replace(true) {
+                let headers = respond::headers(self.slot.request.content_type());
+                let _ = http.send_block(id, headers, false);
+            }
+            // A stream that closed meanwhile needs no answer.
+            let _ = http
+                .send_data(id, &prefix(message.len()), message, false)
+                .and_then(|()| http.send_block(id, trailers, true));
+            drop(http);
+            self.link.output.ring();
+        }
+    }
+
     fn send_payload(&self, head: &[u8], bytes: Bytes) -> Result<(), Gone> {
-        if self.is_gone() {
+        if self.slot.gone.get().is_some() {
             return Err(Gone);
         }
         let id = self.slot.id;
@@ -309,8 +410,13 @@ impl Responder {
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if !self.is_gone() {
-            self.end(&Status::new(Code::Internal, "the call was dropped without an answer"));
+        let is_open = match &self.0 {
+            End::Near(near) => near.slot.gone.get().is_none(),
+            // The other shard waits for the end even if the client does not.
+            End::Far(call) => !call.is_over(),
+        };
+        if is_open {
+            self.end(Status::new(Code::Internal, "the call was dropped without an answer"));
         }
     }
 }

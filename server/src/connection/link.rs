@@ -47,6 +47,8 @@ pub(super) struct Slot {
     pub request: Rc<Request>,
     /// Why the call went before it was answered.
     pub gone: Cell<Option<Code>>,
+    /// The service asked to be told when it goes.
+    pub mark: Cell<Option<u32>>,
     /// Response headers were sent.
     pub answering: Cell<bool>,
     pub deadline: Cell<Option<MonoTime>>,
@@ -148,6 +150,7 @@ impl Link {
             id,
             request,
             gone: Cell::new(None),
+            mark: Cell::new(None),
             answering: Cell::new(false),
             deadline: Cell::new(deadline),
             opened: now,
@@ -229,6 +232,9 @@ impl Link {
             self.http.borrow_mut().consumed(slot.id, held);
         }
         slot.wake_all();
+        if let Some(mark) = slot.mark.take() {
+            self.parts.service.gone(mark, gone);
+        }
         if let Some(method) = slot.request.method() {
             let took = self.io.now().since(slot.opened);
             self.parts.service.observe(&CallEvent::Ended { method, code: gone, took });

@@ -7,11 +7,13 @@
 //! ```
 //!
 //! The first bytes decide: an HTTP/2 preface stays here, anything else is HTTP/1 and goes to
-//! [`Web::http1`] with what was read. Everything of a connection lives on one shard.
+//! [`Web::http1`] with what was read. Everything of a connection lives on one shard; where that is
+//! not the home of its keyspace, calls go there through a [`relay`].
 
 mod call;
 mod link;
 mod reader;
+pub mod relay;
 #[cfg(test)]
 mod tests;
 mod web;
@@ -43,6 +45,10 @@ pub trait Service: 'static {
     /// A call with one request (`Mode::Unary`, `Mode::ServerStream`) comes when that request is
     /// whole: `requests.try_next()` gives it.
     fn call(self: Rc<Self>, call: Call);
+
+    /// Is told that a call which it had marked with [`Responder::mark`] is off the connection,
+    /// answered or not. It must not touch the connection.
+    fn gone(&self, _mark: u32, _code: Code) {}
 
     /// Is told what becomes of calls. It must not touch the connection.
     fn observe(&self, _event: &CallEvent<'_>) {}

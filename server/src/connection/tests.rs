@@ -16,9 +16,11 @@ use ringbolt_io::{Io, Stream};
 use ringbolt_proto::method::Name;
 
 use self::client::Client;
+use super::relay::{Edge, Home};
 use super::{Call, Connection, LocalFuture, Parts, PeerInfo, Service, Web, WebCall};
 use crate::grpc::{Code, Status};
 use crate::http2::Limits;
+use crate::metrics::rpc::Rpcs;
 
 const PORT: u16 = 2379;
 /// Small, so that the limit on messages is quickly reached.
@@ -125,35 +127,61 @@ impl Web for Habits {
     }
 }
 
-/// What a test works with.
+/// What a test works with. Each test runs twice: with the service on the connection's own shard,
+/// and with it behind a relay.
 struct Setting {
-    world: World,
     seen: Rc<Seen>,
     connections: Rc<RefCell<Vec<Connection>>>,
     with_web: bool,
 }
 
 fn setting() -> Setting {
-    let world = World::new(7, SimConfig::default());
-    Setting { world, seen: Rc::default(), connections: Rc::default(), with_web: true }
+    Setting { seen: Rc::default(), connections: Rc::default(), with_web: true }
 }
 
 impl Setting {
     /// Runs a server on one machine and `test` on another, until `test` ends; then everything of
     /// the server's connections must have gone.
-    fn run<F: Future<Output = ()> + 'static>(mut self, test: impl FnOnce(Client) -> F + 'static) {
-        let (server, client) = (self.world.add_machine(), self.world.add_machine());
-        let address = self.world.address(server, PORT);
-        let (seen, connections, with_web) =
-            (self.seen.clone(), self.connections.clone(), self.with_web);
-        self.world.start(server, |io| {
-            let (io, inner, address) = (io.clone(), io.clone(), address.clone());
-            io.spawn("listener", serve(inner, address, seen, connections, with_web));
+    fn run<F: Future<Output = ()> + 'static>(
+        self,
+        test: impl FnOnce(Client) -> F + Clone + 'static,
+    ) {
+        self.run_once(test.clone(), false);
+        self.seen.gone.borrow_mut().clear();
+        self.seen.pulled.set(0);
+        self.seen.http1.borrow_mut().clear();
+        self.seen.metadata.borrow_mut().clear();
+        self.connections.borrow_mut().clear();
+        self.run_once(test, true);
+    }
+
+    fn run_once<F: Future<Output = ()> + 'static>(
+        &self,
+        test: impl FnOnce(Client) -> F + 'static,
+        relayed: bool,
+    ) {
+        let mut world = World::new(7, SimConfig::default());
+        let (server, client) = (world.add_machine(), world.add_machine());
+        let address = world.address(server, PORT);
+        let (seen, connections) = (self.seen.clone(), self.connections.clone());
+        let with_web = self.with_web;
+        let far = address.clone();
+        world.start(server, move |io| {
+            let habits = Rc::new(Habits { io: io.clone(), seen });
+            let web: Rc<dyn Web> = habits.clone();
+            let parts = Parts {
+                service: habits,
+                web: with_web.then_some(web),
+                http2: Limits::default(),
+                message_bytes_max: MESSAGE_BYTES_MAX,
+            };
+            io.spawn("listener", serve(io.clone(), far, parts, connections, relayed));
         });
-        self.world.run_for(Duration::from_millis(10));
+        world.run_for(Duration::from_millis(10));
+        let before = world.tasks_alive(server);
         let done = Rc::new(Cell::new(false));
         let finished = done.clone();
-        self.world.start(client, |io| {
+        world.start(client, |io| {
             let inner = io.clone();
             io.spawn("test", async move {
                 let stream = inner.connect(&address).await.expect("a server");
@@ -161,11 +189,10 @@ impl Setting {
                 finished.set(true);
             });
         });
-        let ended = self.world.run_until(Duration::from_secs(60), |_| done.get());
+        let ended = world.run_until(Duration::from_secs(60), |_| done.get());
         assert!(ended, "the client still waits for something");
-        self.world.run_for(Duration::from_secs(2));
-        let alive = self.world.tasks_alive(server);
-        assert_eq!(alive, [("listener", 1)], "tasks were left behind");
+        world.run_for(Duration::from_secs(2));
+        assert_eq!(world.tasks_alive(server), before, "tasks were left behind");
         assert!(self.connections.borrow().iter().all(|connection| connection.calls_open() == 0));
     }
 }
@@ -173,23 +200,38 @@ impl Setting {
 async fn serve(
     io: Io,
     address: ringbolt_io::Address,
-    seen: Rc<Seen>,
+    parts: Parts,
     connections: Rc<RefCell<Vec<Connection>>>,
-    with_web: bool,
+    relayed: bool,
 ) {
     let listener = io.listen(&address, &ListenHow::default()).expect("a free port");
-    let habits = Rc::new(Habits { io: io.clone(), seen });
-    let web: Rc<dyn Web> = habits.clone();
-    let parts = Parts {
-        service: habits,
-        web: with_web.then_some(web),
-        http2: Limits::default(),
-        message_bytes_max: MESSAGE_BYTES_MAX,
-    };
+    let rpcs = Rc::new(Rpcs::new(false));
+    let home = Home::new(&io, parts.service.clone(), rpcs.clone());
+    let relay = relayed.then(|| {
+        let (lane, asked) = home.open(None);
+        (lane, Edge::open(&io, asked, Rpcs::new(false), Duration::from_secs(3600)))
+    });
     loop {
         let (stream, peer) = listener.accept().await.expect("a connection");
-        let connection = Connection::new(&io, stream, PeerInfo::from(peer), parts.clone());
+        let mut parts = parts.clone();
+        let peer = PeerInfo::from(peer);
+        let number = relay.as_ref().map(|(lane, edge)| {
+            let number = lane.welcome(peer.clone());
+            parts.service = edge.service(number);
+            number
+        });
+        let connection = Connection::new(&io, stream, peer, parts);
         connections.borrow_mut().push(connection.clone());
-        io.spawn("connection", connection.serve());
+        let (home, rpcs) = (home.clone(), rpcs.clone());
+        let edge = relay.as_ref().map(|(_, edge)| edge.clone());
+        io.spawn("connection", async move {
+            connection.serve().await;
+            let Some((number, edge)) = number.zip(edge) else { return };
+            edge.closed(number);
+            // What the edge counted reaches the home: a test's calls have all ended by now.
+            home.gather().await;
+            let open = rpcs.open("etcdserverpb.KV", "Put");
+            assert_eq!(open, 0, "a put that began was never counted as ended");
+        });
     }
 }

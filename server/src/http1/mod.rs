@@ -20,6 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringbolt_io::{Io, Stream};
 
+use crate::connection::relay::Edge;
 use crate::connection::{LocalFuture, PeerInfo, Web, WebCall};
 use answer::Answer;
 use limits::{BODY_BYTES_MAX, HEAD_BYTES_MAX, IDLE_TIME_MAX, REQUEST_TIME_MAX, WRITE_TIME_MAX};
@@ -52,19 +53,63 @@ pub struct Settings {
     pub command_line: Vec<String>,
 }
 
-/// The endpoints of one kind of port of one keyspace.
-pub struct Front {
+/// Answers the requests of one kind of port of one keyspace. It lives on the keyspace's shard.
+pub struct Desk {
     io: Io,
     port: Port,
     probe: Rc<dyn Probe>,
     settings: Rc<Settings>,
 }
 
-impl Front {
-    /// Endpoints over the facts of a keyspace.
+impl Desk {
+    /// A desk over the facts of a keyspace.
     #[must_use]
-    pub fn new(io: &Io, port: Port, probe: Rc<dyn Probe>, settings: Rc<Settings>) -> Rc<Front> {
-        Rc::new(Front { io: io.clone(), port, probe, settings })
+    pub fn new(io: &Io, port: Port, probe: Rc<dyn Probe>, settings: Rc<Settings>) -> Rc<Desk> {
+        Rc::new(Desk { io: io.clone(), port, probe, settings })
+    }
+
+    /// Answers one request.
+    pub async fn answer(&self, request: &Request) -> Answer {
+        routes::answer(self, request).await
+    }
+}
+
+/// The connections of one kind of port of one keyspace, on one shard.
+pub struct Front {
+    io: Io,
+    desk: At,
+}
+
+/// Where the desk of a front is.
+enum At {
+    /// On this shard.
+    Here(Rc<Desk>),
+    /// On another one.
+    Away(Rc<Edge>),
+}
+
+impl Front {
+    /// Connections whose requests are answered on this shard.
+    #[must_use]
+    pub fn new(io: &Io, desk: Rc<Desk>) -> Rc<Front> {
+        Rc::new(Front { io: io.clone(), desk: At::Here(desk) })
+    }
+
+    /// Connections whose requests are answered on another shard.
+    #[must_use]
+    pub fn away(io: &Io, edge: Rc<Edge>) -> Rc<Front> {
+        Rc::new(Front { io: io.clone(), desk: At::Away(edge) })
+    }
+
+    async fn answer(&self, request: &Request) -> Answer {
+        match &self.desk {
+            At::Here(desk) => desk.answer(request).await,
+            // Receipt: the answer of the other shard; none when it is full or gone.
+            At::Away(edge) => match edge.web(request.clone()).await {
+                Some(answer) => answer,
+                None => Answer::plain(503, "Service Unavailable\n"),
+            },
+        }
     }
 
     /// Serves a connection until it ends. `received` holds what was already read.
@@ -107,7 +152,7 @@ impl Front {
 
     /// Answers one request; false when the connection ends with it.
     async fn respond(&self, stream: &Stream, request: &Request) -> bool {
-        let answer = routes::answer(self, request).await;
+        let answer = self.answer(request).await;
         let to_head = request.method == "HEAD";
         let mut parts = answer.encode(self.io.wall(), to_head, request.keep_alive);
         while !parts.is_empty() {
@@ -134,7 +179,7 @@ impl Front {
             body: call.body.to_vec(),
             keep_alive: true,
         };
-        let Answer { status, fields, body, .. } = routes::answer(self, &request).await;
+        let Answer { status, fields, body, .. } = self.answer(&request).await;
         let names: Vec<String> = fields.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         let date = answer::date(self.io.wall());
         let size = body.len().to_string();

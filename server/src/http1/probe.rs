@@ -6,6 +6,9 @@ use std::pin::Pin;
 /// The answer of a read that had to wait: an error in etcd's words.
 pub type Reading = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
+/// The end of a `gather`.
+pub type Gathering = Pin<Box<dyn Future<Output = ()>>>;
+
 /// Versions as `/version` shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
@@ -86,7 +89,9 @@ pub trait Probe: 'static {
     fn read_linearizable(&self) -> Reading;
     /// Its versions.
     fn versions(&self) -> Versions;
-    /// The whole text of `/metrics`.
+    /// Waits until what was counted on other shards is here.
+    fn gather(&self) -> Gathering;
+    /// The whole text of `/metrics`, as of the last `gather`.
     fn metrics(&self) -> String;
     /// Figures for `/debug/vars`.
     fn raft(&self) -> RaftFacts;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, PLAIN};
 use super::parse::Request;
 use super::probe::{Member, Probe};
-use super::{Front, Port, health};
+use super::{Desk, Port, health};
 use crate::log;
 use crate::log::line::timestamp;
 
@@ -77,19 +77,19 @@ const GATEWAY: &[&str] = &[
 ];
 
 /// Answers one request.
-pub async fn answer(front: &Front, request: &Request) -> Answer {
-    if front.port != Port::Client {
-        return route(front, request).await;
+pub async fn answer(desk: &Desk, request: &Request) -> Answer {
+    if desk.port != Port::Client {
+        return route(desk, request).await;
     }
-    if let Some(refusal) = foreign_host(front, request) {
+    if let Some(refusal) = foreign_host(desk, request) {
         return refusal;
     }
     let mut answer = if request.method == "OPTIONS" {
         Answer { status: 200, fields: vec![], body: "".into(), chunked: false }
     } else {
-        route(front, request).await
+        route(desk, request).await
     };
-    if let Some(origin) = allowed_origin(front, request) {
+    if let Some(origin) = allowed_origin(desk, request) {
         let cors = [
             ("Access-Control-Allow-Headers", "accept, content-type, authorization".to_owned()),
             ("Access-Control-Allow-Methods", "POST, GET, OPTIONS, PUT, DELETE".to_owned()),
@@ -101,8 +101,8 @@ pub async fn answer(front: &Front, request: &Request) -> Answer {
 }
 
 /// A Host field nobody listed: a page in a browser may have been led here by a forged name.
-fn foreign_host(front: &Front, request: &Request) -> Option<Answer> {
-    let known = &front.settings.host_whitelist;
+fn foreign_host(desk: &Desk, request: &Request) -> Option<Answer> {
+    let known = &desk.settings.host_whitelist;
     let host = match request.host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or(rest),
         None => request.host.split(':').next().unwrap_or_default(),
@@ -121,8 +121,8 @@ fn foreign_host(front: &Front, request: &Request) -> Option<Answer> {
     Some(Answer::plain(421, text))
 }
 
-fn allowed_origin(front: &Front, request: &Request) -> Option<String> {
-    let known = &front.settings.cors;
+fn allowed_origin(desk: &Desk, request: &Request) -> Option<String> {
+    let known = &desk.settings.cors;
     if known.is_empty() || known.iter().any(|origin| origin == "*") {
         return Some("*".to_owned());
     }
@@ -130,15 +130,19 @@ fn allowed_origin(front: &Front, request: &Request) -> Option<String> {
     known.iter().any(|known| known == origin).then(|| origin.to_owned())
 }
 
-async fn route(front: &Front, request: &Request) -> Answer {
-    let (io, probe) = (&front.io, &*front.probe);
-    let limit = front.settings.read_time_max;
+async fn route(desk: &Desk, request: &Request) -> Answer {
+    let (io, probe) = (&desk.io, &*desk.probe);
+    let limit = desk.settings.read_time_max;
     let path = request.path();
-    match (front.port, path) {
+    match (desk.port, path) {
         (Port::Client | Port::Metrics, "/health") => {
             health::health(io, probe, limit, request).await
         }
-        (Port::Client | Port::Metrics, "/metrics") => metrics(probe, request),
+        (Port::Client | Port::Metrics, "/metrics") => {
+            // Receipt: what other shards have counted.
+            probe.gather().await;
+            metrics(probe, request)
+        }
         (Port::Client | Port::Metrics, _)
             if path.starts_with("/livez") || path.starts_with("/readyz") =>
         {
@@ -146,9 +150,9 @@ async fn route(front: &Front, request: &Request) -> Answer {
             checked.unwrap_or_else(Answer::not_found)
         }
         (Port::Client | Port::Peer, "/version") => only_get(request, || version(probe)),
-        (Port::Client, "/debug/vars") => only_get(request, || variables(front)),
-        (Port::Client, "/v3") if front.settings.gateway => redirect("/v3/"),
-        (Port::Client, _) if front.settings.gateway => gateway(request),
+        (Port::Client, "/debug/vars") => only_get(request, || variables(desk)),
+        (Port::Client, "/v3") if desk.settings.gateway => redirect("/v3/"),
+        (Port::Client, _) if desk.settings.gateway => gateway(request),
         (Port::Peer, "/members") => only_get(request, || members(probe)),
         (Port::Peer, "/downgrade/enabled") => {
             only_get(request, || Answer::new(200, PLAIN, "false"))
@@ -241,8 +245,8 @@ fn member(member: &Member) -> String {
     text
 }
 
-fn variables(front: &Front) -> Answer {
-    let raft = front.probe.raft();
+fn variables(desk: &Desk) -> Answer {
+    let raft = desk.probe.raft();
     let leads = raft.leader == raft.id;
     let hex = |id: u64| format!("{id:x}");
     let progress = if leads {
@@ -275,7 +279,7 @@ fn variables(front: &Front) -> Answer {
     let body = format!(
         "{{\n\"cmdline\": {},\n\"file_descriptor_limit\": {},\n\"memstats\": {memory},\n\
          \"raft.status\": {status}\n}}\n",
-        json!(front.settings.command_line),
+        json!(desk.settings.command_line),
         figures.open_files_limit,
     );
     let mut answer = Answer::new(200, "application/json; charset=utf-8", body);

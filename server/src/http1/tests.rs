@@ -9,7 +9,7 @@ use ringbolt_io::Io;
 use ringbolt_io::net::ListenHow;
 use ringbolt_io::sim::{SimConfig, World};
 
-use super::probe::{Alarm, Member, RaftFacts, Reading, Versions};
+use super::probe::{Alarm, Gathering, Member, RaftFacts, Reading, Versions};
 use super::*;
 
 /// A keyspace in the state a test wants.
@@ -47,6 +47,9 @@ impl Probe for Fake {
     fn versions(&self) -> Versions {
         let cluster = (!self.headless).then(|| "3.7.0".to_owned());
         Versions { server: "3.7.3".to_owned(), cluster, storage: "3.7.0".to_owned() }
+    }
+    fn gather(&self) -> Gathering {
+        Box::pin(std::future::ready(()))
     }
     fn metrics(&self) -> String {
         self.scrapes.set(self.scrapes.get() + 1);
@@ -93,7 +96,7 @@ fn exchange(port: Port, fake: Fake, settings: Settings, bytes: &str) -> String {
     let address = world.address(server, 2379);
     let here = address.clone();
     world.start(server, move |io: &Io| {
-        let front = Front::new(io, port, Rc::new(fake), Rc::new(settings));
+        let front = Front::new(io, Desk::new(io, port, Rc::new(fake), Rc::new(settings)));
         let listener = io.listen(&here, &ListenHow::default()).expect("the port is free");
         io.spawn("server", async move {
             let (stream, _) = listener.accept().await.expect("a client comes");

@@ -340,9 +340,22 @@ fn ours(out: &mut Exposition, metrics: &Metrics, status: &Status) {
     let help = "1 for the io engine in use.";
     let labels = [("engine", about.io_engine)];
     out.value(Kind::Gauge, "ringbolt_io_engine", help, &labels, 1.0);
+    population(out, metrics);
     let help = "1 when acknowledged writes survive loss of power.";
     let safe = flag(about.fsync == Fsync::Safe);
     gauge(out, "ringbolt_writes_are_durable", help, safe);
     let failed = flag(status.failure.is_some());
     gauge(out, "ringbolt_log_failed", "1 once a log write has failed.", failed);
+}
+
+/// Who is connected, and where that lives.
+fn population(out: &mut Exposition, metrics: &Metrics) {
+    let population = metrics.census.borrow().as_ref().map(|census| census()).unwrap_or_default();
+    let rows =
+        [("home", population.connections_home), ("other shards", population.connections_away)];
+    for (place, number) in rows {
+        let help = "Connections of the keyspace, by where they live.";
+        let number = float(u64::try_from(number).unwrap_or(u64::MAX));
+        out.value(Kind::Gauge, "ringbolt_connections", help, &[("place", place)], number);
+    }
 }

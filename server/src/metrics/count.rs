@@ -23,6 +23,11 @@ impl Counter {
     pub fn get(&self) -> u64 {
         self.0.get()
     }
+
+    /// Back to zero, after the number was taken elsewhere.
+    pub fn reset(&self) {
+        self.0.set(0);
+    }
 }
 
 /// Observations in buckets.
@@ -59,6 +64,21 @@ impl Histogram {
     /// One duration, in seconds.
     pub fn observe_time(&self, time: Duration) {
         self.observe(time.as_secs_f64());
+    }
+
+    /// Adds the observations of a histogram with the same bounds.
+    pub fn absorb(&self, other: &Histogram) {
+        assert_eq!(self.bounds.len(), other.bounds.len(), "only equal histograms add up");
+        for (own, other) in self.counts.borrow_mut().iter_mut().zip(other.counts.borrow().iter()) {
+            *own += other;
+        }
+        self.sum.set(self.sum.get() + other.sum.get());
+    }
+
+    /// Back to no observations, after they were taken elsewhere.
+    pub fn reset(&self) {
+        self.counts.borrow_mut().fill(0);
+        self.sum.set(0.0);
     }
 
     /// Bounds, counts per bucket, sum.

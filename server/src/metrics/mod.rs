@@ -81,7 +81,7 @@ type CheckName = (&'static str, &'static str);
 pub struct Metrics {
     about: About,
     /// gRPC calls.
-    pub rpcs: Rpcs,
+    pub rpcs: Rc<Rpcs>,
     /// Operations on keys.
     pub keys: Rc<KeyCounts>,
     stages: Stages,
@@ -89,6 +89,19 @@ pub struct Metrics {
     /// By kind and name: failures, successes, whether the last one succeeded.
     checks: RefCell<BTreeMap<CheckName, (u64, u64, bool)>>,
     scrapes: Counter,
+    census: RefCell<Option<Census>>,
+}
+
+/// Gauges that others keep, looked at when somebody scrapes.
+pub type Census = Box<dyn Fn() -> Population>;
+
+/// How many of what there are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Population {
+    /// Connections on the home shard of the keyspace.
+    pub connections_home: usize,
+    /// Its connections on other shards.
+    pub connections_away: usize,
 }
 
 /// What the replica's stage clock told.
@@ -131,13 +144,19 @@ impl Metrics {
         };
         Rc::new(Metrics {
             about,
-            rpcs: Rpcs::new(config.metrics_extensive),
+            rpcs: Rc::new(Rpcs::new(config.metrics_extensive)),
             keys: Rc::new(KeyCounts::default()),
             stages,
             health: Default::default(),
             checks: RefCell::default(),
             scrapes: Counter::default(),
+            census: RefCell::default(),
         })
+    }
+
+    /// From now on gauges of connections come from `census`.
+    pub fn look_at(&self, census: Census) {
+        *self.census.borrow_mut() = Some(census);
     }
 
     /// Takes what the replica's stage clock tells. An apply slower than `slow` is counted.

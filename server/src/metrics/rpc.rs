@@ -65,6 +65,24 @@ struct Rpc {
     request: Option<[Histogram; 2]>,
 }
 
+impl Rpc {
+    fn absorb(&self, other: &Rpc) {
+        let pairs = [
+            (&self.started, &other.started),
+            (&self.received, &other.received),
+            (&self.sent, &other.sent),
+        ];
+        for (own, other) in pairs.into_iter().chain(self.handled.iter().zip(&other.handled)) {
+            own.add(other.get());
+        }
+        let handling = self.handling.iter().zip(&other.handling);
+        let request = self.request.iter().flatten().zip(other.request.iter().flatten());
+        for (own, other) in handling.chain(request) {
+            own.absorb(other);
+        }
+    }
+}
+
 impl Rpcs {
     /// Counters at zero.
     #[must_use]
@@ -90,7 +108,49 @@ impl Rpcs {
         }
     }
 
-    fn observe(&self, event: &CallEvent<'_>) {
+    /// Everything counted here, which begins again at zero.
+    #[must_use]
+    pub fn take(&self) -> Rpcs {
+        let taken = Rpcs::new(self.extensive);
+        taken.absorb(self);
+        self.reset();
+        taken
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn absorb(&self, other: &Rpcs) {
+        for (own, other) in self.methods.iter().zip(&other.methods) {
+            own.absorb(other);
+        }
+        let mut clients = self.clients.borrow_mut();
+        for (version, (unary, streams)) in other.clients.borrow().iter() {
+            let room = clients.len() < VERSIONS_MAX || clients.contains_key(version);
+            let name = if room { version.as_str() } else { UNKNOWN_VERSION };
+            let counts = clients.entry(name.to_owned()).or_default();
+            *counts = (counts.0 + unary, counts.1 + streams);
+        }
+        self.received_bytes.add(other.received_bytes.get());
+        self.sent_bytes.add(other.sent_bytes.get());
+        for (own, other) in self.range.iter().zip(&other.range) {
+            own.absorb(other);
+        }
+    }
+
+    fn reset(&self) {
+        for rpc in &self.methods {
+            let counters = [&rpc.started, &rpc.received, &rpc.sent];
+            counters.into_iter().chain(&rpc.handled).for_each(Counter::reset);
+            let pair = rpc.request.iter().flatten();
+            rpc.handling.iter().chain(pair).for_each(Histogram::reset);
+        }
+        self.clients.borrow_mut().clear();
+        self.received_bytes.reset();
+        self.sent_bytes.reset();
+        self.range.iter().for_each(Histogram::reset);
+    }
+
+    /// Counts an event.
+    pub fn observe(&self, event: &CallEvent<'_>) {
         match event {
             CallEvent::Started { method, client_version } => {
                 self.of(method).started.increment();
@@ -305,15 +365,20 @@ impl Service for Counted {
 
     fn observe(&self, event: &CallEvent<'_>) {
         self.metrics.rpcs.observe(event);
-        if let CallEvent::Ended { method, code, took } = event {
-            if method.mode == Mode::Unary && *took > self.slow {
-                let fields = vec![
-                    ("time spent", GoDuration::of(*took).to_string().into()),
-                    ("response type", method.path.into()),
-                    ("code", code.name().into()),
-                ];
-                log::warn("request stats", fields);
-            }
+        warn_if_slow(event, self.slow);
+    }
+}
+
+/// Logs a unary call that took longer than `slow`.
+pub fn warn_if_slow(event: &CallEvent<'_>, slow: Duration) {
+    if let CallEvent::Ended { method, code, took } = event {
+        if method.mode == Mode::Unary && *took > slow {
+            let fields = vec![
+                ("time spent", GoDuration::of(*took).to_string().into()),
+                ("response type", method.path.into()),
+                ("code", code.name().into()),
+            ];
+            log::warn("request stats", fields);
         }
     }
 }

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use ringbolt_engine::replica::Replica;
 use ringbolt_engine::watch::Hub;
 
+use crate::connection::relay::Home;
 use crate::error;
-use crate::http1::probe::{Alarm, Member, Probe, RaftFacts, Reading, Versions};
+use crate::http1::probe::{Alarm, Gathering, Member, Probe, RaftFacts, Reading, Versions};
 use crate::metrics::Metrics;
 use crate::version::{SERVER_VERSION, STORAGE_VERSION};
 
@@ -16,13 +17,19 @@ pub struct Facts {
     replica: Rc<Replica>,
     hub: Rc<RefCell<Hub>>,
     metrics: Rc<Metrics>,
+    home: Rc<Home>,
 }
 
 impl Facts {
     /// Facts read from a replica and its counters.
     #[must_use]
-    pub fn new(replica: Rc<Replica>, hub: Rc<RefCell<Hub>>, metrics: Rc<Metrics>) -> Rc<Facts> {
-        Rc::new(Facts { replica, hub, metrics })
+    pub fn new(
+        replica: Rc<Replica>,
+        hub: Rc<RefCell<Hub>>,
+        metrics: Rc<Metrics>,
+        home: Rc<Home>,
+    ) -> Rc<Facts> {
+        Rc::new(Facts { replica, hub, metrics, home })
     }
 }
 
@@ -73,6 +80,11 @@ impl Probe for Facts {
             cluster: (!cluster.is_empty()).then_some(cluster),
             storage: STORAGE_VERSION.to_owned(),
         }
+    }
+
+    fn gather(&self) -> Gathering {
+        let home = self.home.clone();
+        Box::pin(async move { home.gather().await })
     }
 
     fn metrics(&self) -> String {

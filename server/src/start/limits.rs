@@ -12,6 +12,8 @@ pub const DRAIN_STEP: Duration = Duration::from_millis(5);
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 /// Orders a shard may be behind.
 pub const ORDERS_WAITING_MAX: usize = 4;
+/// Connections that may be on their way to another shard.
+pub const ARRIVALS_MAX: usize = 1024;
 /// Time a start waits for an address that is in use.
 pub const BIND_TIME_MAX: Duration = Duration::from_secs(2);
 /// Pause between two tries to bind.

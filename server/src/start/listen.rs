@@ -12,6 +12,7 @@ use slab::Slab;
 
 use super::directory::plain;
 use super::limits::{ACCEPT_PAUSE, BIND_PAUSE, BIND_TIME_MAX, FILES_RESERVED};
+use super::spread::Placement;
 use crate::config::SocketConfig;
 use crate::config::url::{Place, Url};
 use crate::connection::{Connection, Parts, PeerInfo};
@@ -85,6 +86,23 @@ pub struct Connections {
 }
 
 impl Connections {
+    /// How many are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// Serves a connection as a task of its own, which calls `ended` last.
+    pub fn serve(self: Rc<Self>, io: &Io, connection: Connection, ended: impl FnOnce() + 'static) {
+        let key = self.open.borrow_mut().insert(connection.clone());
+        io.spawn("connection", async move {
+            connection.serve().await;
+            self.open.borrow_mut().remove(key);
+            self.freed.ring();
+            ended();
+        });
+    }
+
     /// Asks every client to go.
     pub fn shut_down(&self) {
         for (_, connection) in self.open.borrow().iter() {
@@ -109,26 +127,21 @@ impl Connections {
 }
 
 /// Accepts until the task is dropped, which closes the listener.
-pub async fn accept(io: Io, bound: Bound, parts: Parts, connections: Rc<Connections>) {
+pub async fn accept(io: Io, bound: Bound, parts: Parts, placement: Placement) {
     let files = process::open_files_limit();
     let room = usize::try_from(files.saturating_sub(FILES_RESERVED)).unwrap_or(usize::MAX).max(1);
     loop {
-        while connections.open.borrow().len() >= room {
-            // Receipt: a connection has ended.
-            connections.freed.heard().await;
+        while placement.open() >= room {
+            // Receipt: a connection has ended. Those of other shards ring no bell here.
+            let _ended_or_not = io.timeout(ACCEPT_PAUSE, placement.here.freed.heard()).await;
         }
         // Bytes: a client comes.
         match bound.listener.accept().await {
             Ok((stream, peer)) => {
-                let parts = parts.clone();
-                let connection = Connection::new(&io, stream, PeerInfo::from(peer), parts);
-                let key = connections.open.borrow_mut().insert(connection.clone());
-                let connections = connections.clone();
-                io.spawn("connection", async move {
-                    connection.serve().await;
-                    connections.open.borrow_mut().remove(key);
-                    connections.freed.ring();
-                });
+                if let Some((stream, peer)) = placement.place(stream, PeerInfo::from(peer)) {
+                    let connection = Connection::new(&io, stream, peer, parts.clone());
+                    placement.here.clone().serve(&io, connection, || ());
+                }
             }
             Err(error) => {
                 let fields =

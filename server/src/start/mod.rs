@@ -1,7 +1,8 @@
 //! From settings to a running server, and back.
 //!
 //! The main thread is the coordinator: it makes the shards, hears what becomes of them, and waits
-//! for a signal. Keyspaces are spread over shards by their number.
+//! for a signal. Keyspaces are spread over shards by their number; connections of a keyspace may
+//! live on any shard.
 //!
 //! ```text
 //! check directory ─► make shards ─► all bound ─► open ─► all ready ─► notify init ─► signal
@@ -16,6 +17,7 @@ mod limits;
 mod listen;
 mod shard;
 mod signals;
+mod spread;
 mod words;
 
 use std::process::ExitCode;
@@ -30,11 +32,12 @@ use crate::log;
 pub use directory::plain;
 use directory::{Found, Refusal};
 use limits::STOP_TIME_MAX;
+use spread::Arrival;
 
 /// What a shard or the signal thread tells the coordinator.
 enum Report {
     /// All listeners of a shard are bound; it waits for orders.
-    Bound(mailbox::Sender<Order>),
+    Bound(Bound),
     /// All keyspaces of a shard serve.
     Ready,
     /// The start failed: the text behind "discovery failed".
@@ -49,11 +52,20 @@ enum Report {
     Signal(i32),
 }
 
+/// A shard that waits for orders.
+struct Bound {
+    /// Its number.
+    shard: usize,
+    /// Where orders go.
+    orders: mailbox::Sender<Order>,
+    /// Where connections from other shards go.
+    arrivals: mailbox::Sender<Arrival>,
+}
+
 /// What the coordinator tells a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Open the keyspaces and serve.
-    Open,
+    /// Open the keyspaces and serve. These are the other shards' places for connections.
+    Open(Vec<mailbox::Sender<Arrival>>),
     /// Stop serving and close.
     Stop,
 }
@@ -143,9 +155,12 @@ fn make_shards(
     command_line: &[String],
     reports: &Sender<Report>,
 ) -> Result<usize, String> {
-    let asked = if config.shards == 0 { process::cores() } else { config.shards };
-    // Everything of a keyspace lives on its home shard: more shards than keyspaces would idle.
-    let count = asked.min(config.keyspaces.len()).max(1);
+    let count = match (config.shards, process::cores()) {
+        // One core is left to the clients and to the kernel, unless a keyspace needs it.
+        (0, cores @ ..=2) => cores.min(config.keyspaces.len()).max(1),
+        (0, cores) => cores,
+        (asked, _) => asked,
+    };
     for shard in 0..count {
         let keyspaces = (0..config.keyspaces.len()).filter(|index| index % count == shard);
         let plan = shard::Plan {
@@ -183,14 +198,14 @@ impl Drop for Guard {
 
 /// Hears reports from the start to the end; gives the signal that ended it.
 fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Result<i32, Refusal> {
-    let mut crew = Crew { orders: Vec::new(), alive: shards };
+    let mut crew = Crew { bound: Vec::new(), alive: shards };
     let mut ready = 0;
     loop {
         match reports.recv().expect("the coordinator holds a sender of its own") {
-            Report::Bound(sender) => {
-                crew.orders.push(sender);
-                if crew.orders.len() == shards {
-                    crew.order(Order::Open);
+            Report::Bound(bound) => {
+                crew.bound.push(bound);
+                if crew.bound.len() == shards {
+                    crew.open();
                 }
             }
             Report::Ready => {
@@ -226,17 +241,20 @@ fn coordinate(config: &Config, shards: usize, reports: &Receiver<Report>) -> Res
 
 /// The shards, as the coordinator sees them.
 struct Crew {
-    /// Of those that are bound.
-    orders: Vec<mailbox::Sender<Order>>,
+    /// Those that are bound.
+    bound: Vec<Bound>,
     /// Threads that have not ended.
     alive: usize,
 }
 
 impl Crew {
-    fn order(&self, order: Order) {
-        for shard in &self.orders {
+    /// Tells every shard to open its keyspaces, and where the others are.
+    fn open(&self) {
+        for one in &self.bound {
+            let others = self.bound.iter().filter(|other| other.shard != one.shard);
+            let places = others.map(|other| other.arrivals.clone()).collect();
             // A shard that is gone needs no order; its mailbox is never full of two.
-            let _gone = shard.try_send(order);
+            let _gone = one.orders.try_send(Order::Open(places));
         }
     }
 
@@ -244,12 +262,15 @@ impl Crew {
     fn stop(&mut self, config: &Config, reports: &Receiver<Report>) {
         log::info("closing etcd server", words::closing(config));
         log::info("skipped leadership transfer for single voting member cluster", vec![]);
-        self.order(Order::Stop);
+        for one in &self.bound {
+            // As in `open`.
+            let _gone = one.orders.try_send(Order::Stop);
+        }
         while self.alive > 0 {
             match reports.recv_timeout(STOP_TIME_MAX) {
                 Ok(Report::Ended) => self.alive -= 1,
                 Ok(Report::Bound(late)) => {
-                    let _gone = late.try_send(Order::Stop);
+                    let _gone = late.orders.try_send(Order::Stop);
                 }
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {

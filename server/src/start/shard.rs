@@ -5,6 +5,7 @@
 //! ```
 //! Listeners are bound before data is opened: a port in use must not cost a recovery.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -18,17 +19,19 @@ use ringbolt_io::{Executor, Io, TaskHandle, mailbox, make_driver};
 
 use super::compaction::{self, Schedule};
 use super::facts::Facts;
-use super::limits::{DRAIN_STEP, DRAIN_TIME_MAX, ORDERS_WAITING_MAX};
+use super::limits::{ARRIVALS_MAX, DRAIN_STEP, DRAIN_TIME_MAX, ORDERS_WAITING_MAX};
 use super::listen::{Bound, Connections, accept, bind};
+use super::spread::{Arrival, Guests, Place, Placement};
 use super::{Order, Report};
 use crate::config::keyspace::{DEFAULT_NAME, Fsync, Keyspace};
 use crate::config::url::Url;
 use crate::config::{Config, check};
+use crate::connection::relay::Home;
 use crate::connection::{Call, Parts, Service, Web, message_bytes_max};
 use crate::grpc::{Code, Status};
-use crate::http1::{Front, Port, Settings as WebSettings};
-use crate::metrics::Metrics;
+use crate::http1::{Desk, Front, Port, Settings as WebSettings};
 use crate::metrics::rpc::Counted;
+use crate::metrics::{Metrics, Population};
 use crate::version::CLUSTER_VERSION;
 use crate::{http2, log, services};
 
@@ -51,6 +54,7 @@ struct Running {
     name: String,
     replica: Rc<Replica>,
     connections: Rc<Connections>,
+    home: Rc<Home>,
     tasks: Vec<TaskHandle>,
 }
 
@@ -103,20 +107,23 @@ async fn serve(io: Io, plan: Plan, reports: Sender<Report>) {
         }
     }
     let (orders, mail) = mailbox::mailbox(&io, ORDERS_WAITING_MAX);
-    tell(Report::Bound(orders));
+    let (arrivals, arriving) = mailbox::mailbox(&io, ARRIVALS_MAX);
+    tell(Report::Bound(super::Bound { shard: plan.shard, orders, arrivals }));
     // Receipt: every shard has its sockets, or the start is given up.
-    if mail.receive().await != Some(Order::Open) {
-        return;
-    }
-    let (running, failure) = open_all(&io, plan, bound, &reports).await;
+    let Some(Order::Open(places)) = mail.receive().await else { return };
+    let guests = Rc::new(Guests::default());
+    let receiving = guests.clone().receive(io.clone(), plan.config.clone(), arriving);
+    let receiving = io.spawn("arrivals", receiving);
+    let (running, failure) = open_all(&io, plan, bound, places, &reports).await;
     if let Some(error) = failure {
-        close(&io, running).await;
+        close(&io, running, &guests).await;
         return tell(Report::Failed(error));
     }
     tell(Report::Ready);
     // Receipt: the order to stop, or the coordinator is gone.
     let _stop_either_way = mail.receive().await;
-    close(&io, running).await;
+    receiving.abort();
+    close(&io, running, &guests).await;
 }
 
 /// Opens the keyspaces side by side: a long recovery of one does not hold up the others.
@@ -124,16 +131,17 @@ async fn open_all(
     io: &Io,
     plan: Plan,
     bound: Vec<(usize, Sockets)>,
+    places: Vec<mailbox::Sender<Arrival>>,
     reports: &Sender<Report>,
 ) -> (Vec<Running>, Option<String>) {
-    let plan = Rc::new(plan);
+    let (plan, places) = (Rc::new(plan), Rc::new(places));
     let mut opening = Vec::new();
     for (index, sockets) in bound {
         let (promise, receipt) = receipt();
-        let (io, plan, reports) = (io.clone(), plan.clone(), reports.clone());
+        let (io, reports) = (io.clone(), reports.clone());
+        let (plan, places) = (plan.clone(), places.clone());
         io.clone().spawn("open", async move {
-            let keyspace = &plan.config.keyspaces[index];
-            promise.fulfil(open(&io, &plan, keyspace, sockets, &reports).await);
+            promise.fulfil(open(&io, &plan, index, sockets, (&places, &reports)).await);
         });
         opening.push(receipt);
     }
@@ -213,11 +221,12 @@ fn quota(keyspace: &Keyspace) -> i64 {
 async fn open(
     io: &Io,
     plan: &Plan,
-    keyspace: &Keyspace,
+    index: usize,
     sockets: Sockets,
-    reports: &Sender<Report>,
+    (places, reports): (&[mailbox::Sender<Arrival>], &Sender<Report>),
 ) -> Result<Running, String> {
     let config = &plan.config;
+    let keyspace = &config.keyspaces[index];
     let replica = Replica::open(io.clone(), replica_config(config, keyspace))
         .await
         .map_err(|error| explain(keyspace, &error))?;
@@ -236,19 +245,38 @@ async fn open(
     }
     let connections = Rc::new(Connections::default());
     let parts = parts(io, plan, keyspace, &replica, &metrics);
+    let away: Vec<Place> = places.iter().map(|place| join(&parts, index, place)).collect();
+    let (here, home) = (connections.clone(), parts.home.clone());
+    metrics.look_at(Box::new(move || Population {
+        connections_home: here.open(),
+        connections_away: home.connections_open(),
+    }));
     super::words::ready(&sockets.client, config);
-    for (list, parts) in [
-        (sockets.client, &parts.client),
-        (sockets.http, &parts.http),
-        (sockets.metrics, &parts.metrics),
-        (sockets.peer, &parts.peer),
+    for (list, served, away) in [
+        (sockets.client, &parts.client, &away[..]),
+        (sockets.http, &parts.http, &[]),
+        (sockets.metrics, &parts.metrics, &[]),
+        (sockets.peer, &parts.peer, &[]),
     ] {
         for bound in list {
-            let task = accept(io.clone(), bound, parts.clone(), connections.clone());
+            let (here, away) = (connections.clone(), away.to_vec());
+            let home_min = config.home_connections;
+            let next = Cell::new(0);
+            let placement = Placement { keyspace: index, here, home_min, away, next };
+            let task = accept(io.clone(), bound, served.clone(), placement);
             tasks.push(io.spawn("listener", task));
         }
     }
-    Ok(Running { name: keyspace.name.clone(), replica, connections, tasks })
+    let name = keyspace.name.clone();
+    Ok(Running { name, replica, connections, home: parts.home, tasks })
+}
+
+/// Opens the way to another shard.
+fn join(parts: &PortParts, keyspace: usize, arrivals: &mailbox::Sender<Arrival>) -> Place {
+    let (lane, asked) = parts.home.open(parts.desk.clone());
+    // A shard that is stopping takes no connections either.
+    let _gone = arrivals.try_send(Arrival::Lane { keyspace, asked });
+    Place { arrivals: arrivals.clone(), lane }
 }
 
 /// What went wrong and what to do next.
@@ -266,6 +294,10 @@ fn explain(keyspace: &Keyspace, error: &OpenError) -> String {
 
 /// What is served on each kind of port.
 struct PortParts {
+    /// Serves connections of the client port that live on other shards.
+    home: Rc<Home>,
+    /// And their requests that are not gRPC.
+    desk: Option<Rc<Desk>>,
     client: Parts,
     http: Parts,
     metrics: Parts,
@@ -302,27 +334,35 @@ fn parts(
         read_time_max: Duration::from_secs(5) + 2 * config.cluster.election_timeout,
         command_line: plan.command_line.clone(),
     });
-    let facts = Facts::new(replica.clone(), hub, metrics.clone());
-    let web = |port: Port| -> Option<Rc<dyn Web>> {
-        Some(Front::new(io, port, facts.clone(), web_settings.clone()))
-    };
+    let home = Home::new(io, service.clone(), metrics.rpcs.clone());
+    let facts = Facts::new(replica.clone(), hub, metrics.clone(), home.clone());
+    let desk = |port: Port| Desk::new(io, port, facts.clone(), web_settings.clone());
+    let web = |port: Port| -> Option<Rc<dyn Web>> { Some(Front::new(io, desk(port))) };
+    let with_web = config.listen_client_http_urls.is_empty();
     let client = Parts {
         service,
-        web: if config.listen_client_http_urls.is_empty() { web(Port::Client) } else { None },
-        http2: http2::Limits {
-            concurrent_streams_max: config.limits.max_concurrent_streams,
-            keepalive_interval: never_if_zero(config.keepalive.interval),
-            keepalive_timeout: never_if_zero(config.keepalive.timeout),
-            ping_interval_min: config.keepalive.min_time,
-        },
+        web: if with_web { web(Port::Client) } else { None },
+        http2: http2_limits(config),
         message_bytes_max: message_bytes_max(replica.config().max_request_bytes),
     };
     let plain = |port: Port| Parts { service: Rc::new(NoGrpc), web: web(port), ..client.clone() };
     PortParts {
+        home,
+        desk: with_web.then(|| desk(Port::Client)),
         http: plain(Port::Client),
         metrics: plain(Port::Metrics),
         peer: plain(Port::Peer),
         client,
+    }
+}
+
+/// The limits of HTTP/2 from flags.
+pub fn http2_limits(config: &Config) -> http2::Limits {
+    http2::Limits {
+        concurrent_streams_max: config.limits.max_concurrent_streams,
+        keepalive_interval: never_if_zero(config.keepalive.interval),
+        keepalive_timeout: never_if_zero(config.keepalive.timeout),
+        ping_interval_min: config.keepalive.min_time,
     }
 }
 
@@ -348,18 +388,20 @@ async fn tell_failure(replica: Rc<Replica>, reports: Sender<Report>) {
 }
 
 /// Backwards: no more clients, the open calls, the connections, the replicas.
-async fn close(io: &Io, running: Vec<Running>) {
+async fn close(io: &Io, running: Vec<Running>, guests: &Guests) {
     for one in &running {
         for task in &one.tasks {
             task.abort();
         }
         one.connections.shut_down();
     }
-    let until = io.now() + DRAIN_TIME_MAX;
-    let busy = || running.iter().any(|one| one.connections.calls_open() > 0);
-    while busy() && io.now() < until {
-        io.sleep(DRAIN_STEP).await;
-    }
+    guests.shut_down();
+    let here = || running.iter().map(|one| one.connections.calls_open()).sum::<usize>();
+    let away = || running.iter().any(|one| one.home.calls_open() > 0);
+    until_not(io, || here() > 0 || away() || guests.calls_open() > 0).await;
+    guests.close();
+    // The other shards stop too: their lanes end once they have answered their clients.
+    until_not(io, || running.iter().any(|one| one.home.is_joined())).await;
     for one in &running {
         // Durability: what was taken is logged, and the log says that nothing is missing.
         one.replica.close().await;
@@ -368,4 +410,12 @@ async fn close(io: &Io, running: Vec<Running>) {
     }
     // The last frames leave before the sockets close.
     io.sleep(DRAIN_STEP).await;
+}
+
+/// Waits until something is over, for `DRAIN_TIME_MAX` at most.
+async fn until_not(io: &Io, busy: impl Fn() -> bool) {
+    let until = io.now() + DRAIN_TIME_MAX;
+    while busy() && io.now() < until {
+        io.sleep(DRAIN_STEP).await;
+    }
 }
