@@ -74,6 +74,7 @@ impl Node {
     /// Takes what happened and says what must be done. Order inside: what became durable and was
     /// applied, messages, ticks, campaign, proposals, reads.
     pub fn step(&mut self, inputs: Inputs) -> Effects {
+        tracing::trace!(target: "path", "Node::step");
         let mut effects = Effects::default();
         if let Some(number) = inputs.persisted {
             self.persist(number);

@@ -188,6 +188,7 @@ impl Replica {
         command: Command,
         deadline: Option<MonoTime>,
     ) -> Result<Reply, Error> {
+        tracing::trace!(target: "path", "Replica::propose");
         let physical = matches!(&command, Command::Compact(request) if request.physical);
         let answer = self.submit(command, deadline)?.await.unwrap_or(Err(Error::Stop));
         if physical && matches!(&answer, Ok(_) | Err(Error::Refuse(Reason::Compacted))) {
@@ -364,6 +365,7 @@ impl Replica {
 
     /// One turn: everything that arrived since the last one passes every stage it can.
     fn turn(&self) {
+        tracing::trace!(target: "path", "Replica::turn");
         let now = self.io.now();
         let outcome = {
             let mut core = self.core.borrow_mut();

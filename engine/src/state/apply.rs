@@ -27,6 +27,7 @@ impl State {
         term: Term,
         command: &Command,
     ) -> Result<Reply, Reason> {
+        tracing::trace!(target: "path", "State::apply");
         assert!(index > self.applied, "A3: {index:?} after {:?}", self.applied);
         assert!(term >= self.applied_term, "{term:?} after {:?}", self.applied_term);
         self.applied = index;

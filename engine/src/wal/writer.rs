@@ -137,6 +137,7 @@ impl Writer {
     /// Appends. Submitted at once while fewer than K batches are in flight. Dropping the ticket
     /// forgets the answer, never the act. After a failure the ticket is never acknowledged.
     pub fn append(&self, batch: Batch) -> Ticket {
+        tracing::trace!(target: "path", "Writer::append");
         let ticket = self.inner.log.borrow_mut().append(batch);
         self.inner.submit();
         ticket

@@ -178,6 +178,7 @@ impl Connection {
 
     /// Serves until the connection ends. Spawn it as the connection's task.
     pub async fn serve(self) {
+        tracing::trace!(target: "path", "Connection::serve");
         let first = self.link.io.timeout(FIRST_BYTES_TIME_MAX, self.first_bytes()).await;
         match first.flatten() {
             Some((Protocol::Http2, received)) => self.serve_http2(Bytes::from(received)).await,

@@ -4,6 +4,7 @@
 mod calls;
 mod client;
 mod ends;
+mod golden;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -68,6 +68,7 @@ impl Http2 {
     ///
     /// A broken rule ends its stream (`Event::Reset`) or the connection ([`Http2::is_finished`]).
     pub fn receive(&mut self, now: MonoTime, bytes: &Bytes, events: &mut Vec<Event>) {
+        tracing::trace!(target: "path", "Http2::receive");
         self.keepalive.received(now);
         let mut at = match self.match_preface(bytes) {
             Ok(at) => at,

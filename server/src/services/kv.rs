@@ -42,6 +42,7 @@ fn refused(reason: Reason) -> Status {
 
 /// `KV/Put`
 pub(super) async fn put(keyspace: Rc<Keyspace>, mut call: Call) {
+    tracing::trace!(target: "path", "kv::put");
     let result = async {
         let put: PutRequest = request(&mut call).await?;
         validate::put(&put, &keyspace.settings.limits).map_err(refused)?;

@@ -128,6 +128,7 @@ impl Dispatcher {
 
 impl Service for Dispatcher {
     fn call(self: Rc<Self>, call: Call) {
+        tracing::trace!(target: "path", "Dispatcher::call");
         let keyspace = self.keyspace.clone();
         let io = keyspace.io.clone();
         match call.method.name {
