@@ -7,85 +7,60 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use prost::Message;
-use ringbolt_proto::etcdserverpb::{RangeResponse, RequestOp, TxnRequest, request_op::Request};
+use ringbolt_proto::etcdserverpb::{
+    RangeRequest, RangeResponse, RequestOp, TxnRequest, request_op::Request,
+};
 
 use crate::CompareArguments;
 use crate::limits::BULK_KEYS_PER_TXN;
-use crate::load::{self, Shape};
+use crate::measures::{Measure, SAFE, VALUE_BYTES, VOLATILE, number};
 use crate::probe;
 use crate::report::{self, Row};
 use crate::server::Server;
+use crate::strain::{self, Fact};
 use crate::wire::{Connection, head};
-use crate::workload::{LIST_KEYS, Workload, put};
+use crate::workload::{LIST_KEYS, put};
 
-const VALUE_BYTES: usize = 256;
 const ETCD_PORT: u16 = 26790;
 const OURS_PORT: u16 = 26890;
+/// Seconds an idle server is looked at.
+const IDLE_S: u64 = 20;
 
-struct Measure {
-    name: &'static str,
-    workload: Workload,
-    connections: usize,
-    streams: usize,
-    unix: bool,
-}
-
-/// One client shows latency, a hundred show throughput.
-const MEASURES: &[Measure] = &[
-    Measure { name: "put, TCP", workload: Workload::Put, connections: 1, streams: 1, unix: false },
-    Measure { name: "put, Unix", workload: Workload::Put, connections: 1, streams: 1, unix: true },
-    Measure {
-        name: "put, 100 × 1",
-        workload: Workload::Put,
-        connections: 100,
-        streams: 1,
-        unix: false,
-    },
-    Measure {
-        name: "put, 8 × 125",
-        workload: Workload::Put,
-        connections: 8,
-        streams: 125,
-        unix: false,
-    },
-    Measure {
-        name: "create, 100 × 1",
-        workload: Workload::Create,
-        connections: 100,
-        streams: 1,
-        unix: false,
-    },
-    Measure { name: "get, TCP", workload: Workload::Get, connections: 1, streams: 1, unix: false },
-    Measure {
-        name: "get, 100 × 1",
-        workload: Workload::Get,
-        connections: 100,
-        streams: 1,
-        unix: false,
-    },
-];
-
-/// Runs everything and prints the report.
+/// Runs everything that is asked for and prints the report.
 pub fn run(arguments: &CompareArguments) -> io::Result<()> {
-    let mut rows = Vec::new();
-    let mut probes = Probes::default();
-    let bar = progress(arguments);
-    small_store(arguments, &mut rows, &mut probes, &bar)?;
-    if arguments.keys > 0 {
-        large_store(arguments, &mut rows, &bar)?;
+    let mut run = Run {
+        arguments,
+        rows: Vec::new(),
+        facts: Vec::new(),
+        probes: Probes::default(),
+        bar: progress(arguments),
+    };
+    run.interleaved(&run.chosen(SAFE), ("", ""))?;
+    run.interleaved(&run.chosen(VOLATILE), ("--unsafe-no-fsync", "--fsync=memory"))?;
+    if arguments.keys > 0 && run.is_chosen("large store") {
+        run.large_store()?;
     }
-    bar.finish_and_clear();
-    println!("{}", report::table(&rows));
-    println!("{}", probes.text());
-    if let Some(path) = &arguments.plot {
-        report::plot(&rows, path).map_err(|error| io::Error::other(error.to_string()))?;
+    run.strains()?;
+    run.bar.finish_and_clear();
+    if !run.rows.is_empty() {
+        println!("{}", report::table(&run.rows));
+    }
+    if !run.facts.is_empty() {
+        println!("{}", report::facts(&run.facts));
+    }
+    if !run.probes.ping_us.is_empty() {
+        println!("{}", run.probes.text());
+    }
+    if let (Some(path), false) = (&arguments.plot, run.rows.is_empty()) {
+        report::plot(&run.rows, path).map_err(|error| io::Error::other(error.to_string()))?;
         println!("plot: {}", path.display());
     }
     Ok(())
 }
 
 fn progress(arguments: &CompareArguments) -> ProgressBar {
-    let steps = arguments.rounds * MEASURES.len() * 2 + if arguments.keys > 0 { 2 } else { 0 };
+    let measures = SAFE.len() + VOLATILE.len();
+    let steps = arguments.rounds * measures * 2 + if arguments.keys > 0 { 2 } else { 0 };
     let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(0));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -116,119 +91,130 @@ impl Probes {
     }
 }
 
-fn small_store(
-    arguments: &CompareArguments,
-    rows: &mut Vec<Row>,
-    probes: &mut Probes,
-    bar: &ProgressBar,
-) -> io::Result<()> {
-    let directory = &arguments.directory;
-    let mut etcd = Server::new(&arguments.etcd, &directory.join("bench-etcd"), ETCD_PORT)?;
-    let mut ours = Server::new(&arguments.ours, &directory.join("bench-ours"), OURS_PORT)?;
-    etcd.start()?;
-    ours.start()?;
-    probes.take(arguments)?;
-    for round in 0..arguments.rounds {
-        for measure in MEASURES {
-            // Which goes first changes from round to round.
-            let order = if round % 2 == 0 { [&etcd, &ours] } else { [&ours, &etcd] };
-            for server in order {
-                bar.set_message(measure.name);
-                let figures = measured(server, measure, arguments.seconds)?;
-                let is_ours = std::ptr::eq(server, &raw const ours);
-                record(rows, measure, is_ours, &figures);
-                bar.inc(1);
-            }
+struct Run<'a> {
+    arguments: &'a CompareArguments,
+    rows: Vec<Row>,
+    facts: Vec<Fact>,
+    probes: Probes,
+    bar: ProgressBar,
+}
+
+impl Run<'_> {
+    fn is_chosen(&self, name: &str) -> bool {
+        let only = &self.arguments.only;
+        only.is_empty() || only.iter().any(|part| name.contains(part.as_str()))
+    }
+
+    fn chosen(&self, measures: &'static [Measure]) -> Vec<&'static Measure> {
+        measures.iter().filter(|measure| self.is_chosen(measure.name)).collect()
+    }
+
+    fn servers(&self) -> io::Result<(Server, Server)> {
+        let directory = &self.arguments.directory;
+        Ok((
+            Server::new(&self.arguments.etcd, &directory.join("bench-etcd"), ETCD_PORT)?,
+            Server::new(&self.arguments.ours, &directory.join("bench-ours"), OURS_PORT)?,
+        ))
+    }
+
+    /// The measures in turns on both servers, each started with its flag.
+    fn interleaved(&mut self, measures: &[&Measure], flags: (&str, &str)) -> io::Result<()> {
+        if measures.is_empty() {
+            return Ok(());
         }
-        probes.take(arguments)?;
+        let (mut etcd, mut ours) = self.servers()?;
+        if !flags.0.is_empty() {
+            (etcd, ours) = (etcd.with(flags.0), ours.with(flags.1));
+        }
+        etcd.start()?;
+        ours.start()?;
+        self.probes.take(self.arguments)?;
+        for round in 0..self.arguments.rounds {
+            for measure in measures {
+                // Which goes first changes from round to round.
+                let order = if round % 2 == 0 { [&etcd, &ours] } else { [&ours, &etcd] };
+                for server in order {
+                    self.bar.set_message(measure.name);
+                    let is_ours = std::ptr::eq(server, &raw const ours);
+                    for (what, value) in measure.take(server, self.arguments.seconds)? {
+                        self.add(&format!("{}: {what}", measure.name), is_ours, value);
+                    }
+                    self.bar.inc(1);
+                }
+            }
+            self.probes.take(self.arguments)?;
+        }
+        etcd.stop()?;
+        ours.stop()
     }
-    etcd.stop()?;
-    ours.stop()
-}
 
-/// `(what, value)` of one run.
-fn measured(
-    server: &Server,
-    measure: &Measure,
-    seconds: u64,
-) -> io::Result<Vec<(&'static str, f64)>> {
-    let target = if measure.unix { server.unix() } else { server.tcp() };
-    let shape = Shape {
-        connections: measure.connections,
-        streams: measure.streams,
-        value_bytes: VALUE_BYTES,
-    };
-    let before = server.cpu()?;
-    let outcome = load::run(&target, measure.workload, shape, Duration::from_secs(seconds))?;
-    if outcome.failed > 0 {
-        return Err(io::Error::other(format!("{}: {} failed", measure.name, outcome.failed)));
+    fn add(&mut self, name: &str, ours: bool, value: f64) {
+        let place = self.rows.iter().position(|row| row.measure == name).unwrap_or_else(|| {
+            let row = Row { measure: name.to_owned(), etcd: Vec::new(), ours: Vec::new() };
+            self.rows.push(row);
+            self.rows.len() - 1
+        });
+        let row = &mut self.rows[place];
+        if ours { row.ours.push(value) } else { row.etcd.push(value) }
     }
-    let cpu = server.cpu()?.saturating_sub(before);
-    let at = |quantile: f64| micros(outcome.latency_us.value_at_quantile(quantile));
-    let calls = micros(outcome.latency_us.len()).max(1.0);
-    let mut figures = vec![("p50 µs", at(0.5)), ("p99 µs", at(0.99)), ("p99.9 µs", at(0.999))];
-    if measure.connections > 1 {
-        figures.insert(0, ("calls/s", outcome.per_second()));
+
+    fn large_store(&mut self) -> io::Result<()> {
+        let (etcd, ours) = self.servers()?;
+        for (mut server, is_ours) in [(etcd, false), (ours, true)] {
+            self.bar.set_message(format!("{} keys", self.arguments.keys));
+            server.start()?;
+            fill(&server, "/few", usize::try_from(LIST_KEYS).expect("few"))?;
+            let few = median_list(&server, "/few")?;
+            fill(&server, "/large", self.arguments.keys)?;
+            let resident = server.resident_bytes()? / 1_000_000;
+            self.add("large store: resident MB", is_ours, number(resident));
+            let many = median_list(&server, "/large")?;
+            self.add("large store: list of 10 000 keys, all there are, ms", is_ours, ms(few));
+            self.add("large store: list of the first 10 000 keys, ms", is_ours, ms(many));
+            server.stop()?;
+            let ready = server.start()?;
+            self.add("large store: restart to the first read, ms", is_ours, ms(ready));
+            server.stop()?;
+            self.bar.inc(1);
+        }
+        Ok(())
     }
-    figures.push(("server CPU µs/call", cpu.as_secs_f64() * 1e6 / calls));
-    Ok(figures)
-}
 
-fn micros(value: u64) -> f64 {
-    u32::try_from(value).map_or(f64::MAX, f64::from)
-}
-
-fn record(rows: &mut Vec<Row>, measure: &Measure, ours: bool, figures: &[(&str, f64)]) {
-    for (what, value) in figures {
-        add(rows, &format!("{}: {what}", measure.name), ours, *value);
+    /// What has a bound of its own instead of a ratio.
+    fn strains(&mut self) -> io::Result<()> {
+        let arguments = self.arguments;
+        if self.is_chosen("idle") {
+            let mut server = self.servers()?.1;
+            server.start()?;
+            self.facts.extend(strain::idle(&server, IDLE_S)?);
+        }
+        if arguments.leases > 0 && self.is_chosen("leases") {
+            let mut server = self.servers()?.1;
+            server.start()?;
+            self.facts.extend(strain::leases(&mut server, arguments.leases)?);
+        }
+        if arguments.revisions > 0 && self.is_chosen("compaction") {
+            let mut server = self.servers()?.1;
+            server.start()?;
+            self.facts.extend(strain::compaction(&server, arguments.revisions)?);
+        }
+        Ok(())
     }
 }
 
-fn add(rows: &mut Vec<Row>, name: &str, ours: bool, value: f64) {
-    let place = rows.iter().position(|row| row.measure == name).unwrap_or_else(|| {
-        rows.push(Row { measure: name.to_owned(), etcd: Vec::new(), ours: Vec::new() });
-        rows.len() - 1
-    });
-    let row = &mut rows[place];
-    if ours { row.ours.push(value) } else { row.etcd.push(value) }
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
-fn large_store(
-    arguments: &CompareArguments,
-    rows: &mut Vec<Row>,
-    bar: &ProgressBar,
-) -> io::Result<()> {
-    let directory = &arguments.directory;
-    let servers = [
-        (&arguments.etcd, "bench-etcd", ETCD_PORT, false),
-        (&arguments.ours, "bench-ours", OURS_PORT, true),
-    ];
-    for (binary, name, port, is_ours) in servers {
-        bar.set_message(format!("{} keys", arguments.keys));
-        let mut server = Server::new(binary, &directory.join(name), port)?;
-        server.start()?;
-        fill(&server, arguments.keys)?;
-        let list = median_list(&server)?;
-        add(rows, "list of 10 000 of the large store: ms", is_ours, list.as_secs_f64() * 1e3);
-        let resident = server.resident_bytes()? / 1_000_000;
-        add(rows, "resident with the large store: MB", is_ours, micros(resident));
-        server.stop()?;
-        let ready = server.start()?;
-        add(rows, "restart to the first read: ms", is_ours, ready.as_secs_f64() * 1e3);
-        server.stop()?;
-        bar.inc(1);
-    }
-    Ok(())
-}
-
-/// Fills `/large/` with keys of 20 bytes in transactions, several in flight.
-fn fill(server: &Server, keys: usize) -> io::Result<()> {
+/// Fills `prefix` with keys of 20 bytes in transactions, several in flight.
+fn fill(server: &Server, prefix: &str, keys: usize) -> io::Result<()> {
     let mut connection = Connection::open(&server.tcp())?;
     let head = head("/etcdserverpb.KV/Txn");
     let value = Bytes::from(vec![b'v'; VALUE_BYTES]);
     let mut answers = Vec::new();
     let (mut sent, mut answered) = (0usize, 0usize);
     let total = keys.div_ceil(BULK_KEYS_PER_TXN);
+    let digits = 19 - prefix.len();
     while answered < total {
         while sent < total
             && sent - answered < 8
@@ -236,7 +222,7 @@ fn fill(server: &Server, keys: usize) -> io::Result<()> {
         {
             let from = sent * BULK_KEYS_PER_TXN;
             let success = (from..(from + BULK_KEYS_PER_TXN).min(keys))
-                .map(|number| put(format!("/large/{number:013}"), &value))
+                .map(|number| put(format!("{prefix}/{number:0digits$}"), &value))
                 .map(|put| RequestOp { request: Some(Request::RequestPut(put)) })
                 .collect();
             let txn = TxnRequest { success, ..TxnRequest::default() };
@@ -254,9 +240,17 @@ fn fill(server: &Server, keys: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn median_list(server: &Server) -> io::Result<Duration> {
+/// A list of the first keys of a prefix.
+fn median_list(server: &Server, prefix: &str) -> io::Result<Duration> {
     let mut connection = Connection::open(&server.tcp())?;
-    let (head, request) = (Workload::List.head(), Workload::List.request(0, &Bytes::new()));
+    let head = head("/etcdserverpb.KV/Range");
+    let request = RangeRequest {
+        key: Bytes::from(format!("{prefix}/")),
+        range_end: Bytes::from(format!("{prefix}0")),
+        limit: LIST_KEYS,
+        ..RangeRequest::default()
+    }
+    .encode_to_vec();
     let mut took = Vec::new();
     for _ in 0..11 {
         let start = Instant::now();

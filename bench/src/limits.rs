@@ -1,7 +1,7 @@
 //! Every limit of the load generator.
 
-/// Bytes of one read from a socket.
-pub const READ_BYTES: usize = 256 * 1024;
+/// Bytes a connection reads at once at first; it doubles when a frame needs more.
+pub const READ_BYTES: usize = 64 * 1024;
 /// How long a server may take to become ready, in seconds.
 pub const READY_S_MAX: u64 = 120;
 /// How long one answer may take before the run is given up, in seconds.
@@ -10,3 +10,7 @@ pub const ANSWER_S_MAX: u64 = 30;
 pub const LATENCY_US_MAX: u64 = 60_000_000;
 /// Keys that a bulk load puts into one transaction.
 pub const BULK_KEYS_PER_TXN: usize = 100;
+/// Calls that a bulk of single calls keeps in flight on its one connection.
+pub const CALLS_IN_FLIGHT: u64 = 500;
+/// How long leases may take to expire before the run is given up, in seconds.
+pub const EXPIRY_S_MAX: u64 = 120;

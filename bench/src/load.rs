@@ -10,7 +10,7 @@ use rustix::event::epoll;
 
 use crate::limits::LATENCY_US_MAX;
 use crate::wire::{Answer, Connection, Target};
-use crate::workload::Workload;
+use crate::workload::{Held, Workload};
 
 /// How many of what.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,8 @@ impl Outcome {
 
 struct Client {
     connection: Connection,
-    started: HashMap<u32, Instant>,
+    /// By stream: when, and what its caller holds.
+    started: HashMap<u32, (Instant, Held)>,
 }
 
 struct Run {
@@ -91,9 +92,10 @@ pub fn run(
         clients.push(Client { connection, started: HashMap::new() });
     }
     let begin = Instant::now();
+    let mut slots = 0..;
     for client in &mut clients {
-        for _ in 0..shape.streams {
-            run.start(client);
+        for slot in slots.by_ref().take(shape.streams) {
+            run.start(client, Held { slot, revision: 0 });
         }
         client.connection.flush()?;
     }
@@ -110,9 +112,9 @@ pub fn run(
             client.connection.receive(&mut answers)?;
             let running = begin.elapsed() < wait;
             for answer in &answers {
-                run.finish(client, answer, running);
-                if running {
-                    run.start(client);
+                let held = run.finish(client, answer, running);
+                if let (Some(held), true) = (held, running) {
+                    run.start(client, held);
                 }
             }
             client.connection.flush()?;
@@ -122,20 +124,26 @@ pub fn run(
 }
 
 impl Run {
-    fn start(&mut self, client: &mut Client) {
+    fn start(&mut self, client: &mut Client, held: Held) {
         self.number += 1;
-        let request = self.workload.request(self.number, &self.value);
+        let request = self.workload.request(self.number, held, &self.value);
         let stream = client.connection.call(&self.head, &request);
-        client.started.insert(stream, Instant::now());
+        client.started.insert(stream, (Instant::now(), held));
     }
 
-    fn finish(&mut self, client: &mut Client, answer: &Answer, counts: bool) {
-        let Some(started) = client.started.remove(&answer.stream) else { return };
-        if answer.message.is_empty() {
+    /// Gives back what the caller of the answered call holds now.
+    fn finish(&mut self, client: &mut Client, answer: &Answer, counts: bool) -> Option<Held> {
+        let (started, mut held) = client.started.remove(&answer.stream)?;
+        // The first update of a key that is there already only learns its revision.
+        let learnt = held.revision == 0 && self.workload == Workload::Update;
+        let failed = answer.message.is_empty()
+            || (self.workload == Workload::Update && !held.learn(&answer.message) && !learnt);
+        if failed {
             self.outcome.failed += 1;
         } else if counts {
             let us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
             self.outcome.latency_us.saturating_record(us.max(1));
         }
+        Some(held)
     }
 }

@@ -5,11 +5,14 @@
 //! ratios with their spread. `ringbolt-bench load` drives a server that is already there.
 
 mod compare;
+mod fanout;
 mod limits;
 mod load;
+mod measures;
 mod probe;
 mod report;
 mod server;
+mod strain;
 mod wire;
 mod workload;
 
@@ -81,6 +84,16 @@ pub struct CompareArguments {
     /// Keys of the large-store measures; 0 leaves them out.
     #[arg(long, default_value_t = 1_000_000)]
     keys: usize,
+    /// Leases that expire together; 0 leaves the measure out.
+    #[arg(long, default_value_t = 100_000)]
+    leases: u64,
+    /// Revisions that are compacted; 0 leaves the measure out.
+    #[arg(long, default_value_t = 1_000_000)]
+    revisions: u64,
+    /// Only measures whose name has one of these words in it: "put, 1 client", "event",
+    /// "large store", "idle", "leases", "compaction".
+    #[arg(long)]
+    only: Vec<String>,
     /// Writes an SVG plot of the latencies here.
     #[arg(long)]
     plot: Option<PathBuf>,

@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
+use crate::limits::LATENCY_US_MAX;
+
 const BLOCK: usize = 4096;
 const FILE_BLOCKS: u64 = 1024;
 const WRITES: u64 = 1500;
@@ -26,7 +28,7 @@ pub fn durable_writes(directory: &Path) -> io::Result<Histogram<u64>> {
     let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
     let room = vec![7u8; 2 * BLOCK];
     let skip = room.as_ptr().align_offset(BLOCK);
-    let mut histogram = Histogram::new(3).expect("three digits");
+    let mut histogram = latencies();
     for number in 0..WRITES {
         let start = Instant::now();
         file.write_all_at(&room[skip..skip + BLOCK], number % FILE_BLOCKS * BLOCK as u64)?;
@@ -37,6 +39,10 @@ pub fn durable_writes(directory: &Path) -> io::Result<Histogram<u64>> {
     Ok(histogram)
 }
 
+fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("sound bounds")
+}
+
 /// Latencies in microseconds of a byte to another thread and back over a Unix socket.
 pub fn ping_pong() -> io::Result<Histogram<u64>> {
     let (mut here, mut there) = UnixStream::pair()?;
@@ -44,7 +50,7 @@ pub fn ping_pong() -> io::Result<Histogram<u64>> {
         let mut byte = [0u8; 1];
         while there.read_exact(&mut byte).is_ok() && there.write_all(&byte).is_ok() {}
     });
-    let mut histogram = Histogram::new(3).expect("three digits");
+    let mut histogram = latencies();
     let mut byte = [1u8; 1];
     for _ in 0..PINGS {
         let start = Instant::now();

@@ -28,6 +28,17 @@ impl Row {
     }
 }
 
+/// A table of what has no counterpart.
+pub fn facts(rows: &[(String, String)]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header(["measure", "ringbolt"]);
+    for (measure, value) in rows {
+        table.add_row([measure, value]);
+    }
+    table.to_string()
+}
+
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -16,6 +16,8 @@ pub struct Server {
     binary: PathBuf,
     directory: PathBuf,
     port: u16,
+    /// Beside those that both servers are given.
+    flags: Vec<String>,
     child: Option<Child>,
 }
 
@@ -25,7 +27,13 @@ impl Server {
         let _ = std::fs::remove_dir_all(directory);
         std::fs::create_dir_all(directory)?;
         let (binary, directory) = (binary.canonicalize()?, directory.canonicalize()?);
-        Ok(Server { binary, directory, port, child: None })
+        Ok(Server { binary, directory, port, flags: Vec::new(), child: None })
+    }
+
+    /// With one more flag.
+    pub fn with(mut self, flag: &str) -> Server {
+        self.flags.push(flag.to_owned());
+        self
     }
 
     /// The TCP endpoint.
@@ -55,6 +63,7 @@ impl Server {
             .arg(format!("--initial-advertise-peer-urls=http://127.0.0.1:{peer}"))
             .arg(format!("--initial-cluster=m=http://127.0.0.1:{peer}"))
             .arg("--quota-backend-bytes=8589934592")
+            .args(&self.flags)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()?;
@@ -94,6 +103,14 @@ impl Server {
         let text = std::fs::read_to_string(format!("/proc/{id}/statm"))?;
         let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
         Ok(pages * 4096)
+    }
+
+    /// Bytes that were caused to be written to the disk so far.
+    pub fn written_bytes(&self) -> io::Result<u64> {
+        let id = self.child.as_ref().map_or(0, Child::id);
+        let text = std::fs::read_to_string(format!("/proc/{id}/io"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+        Ok(line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0))
     }
 
     /// Processor time so far, user and system.

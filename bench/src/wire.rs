@@ -22,6 +22,8 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 const FRAME_HEAD: usize = 9;
+/// Received bytes after which windows are given back.
+const RETURN_BYTES: u32 = 64 << 20;
 /// The largest frame every peer must take.
 const FRAME_BYTES_MAX: usize = 16384;
 
@@ -78,9 +80,15 @@ pub struct Connection {
     socket: Socket,
     next_stream: u32,
     out: Vec<u8>,
+    /// Received bytes are its first `filled` ones; it never shrinks, so that a read zeroes nothing.
     input: Vec<u8>,
+    filled: usize,
     bodies: Vec<(u32, Vec<u8>)>,
     send_window: i64,
+    /// Received bytes the server has not been given back yet.
+    unreturned: u32,
+    /// Every message is an answer at once, not only the last of a call.
+    each_message: bool,
 }
 
 impl Connection {
@@ -104,20 +112,44 @@ impl Connection {
         // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: as wide as they can be.
         frame(&mut out, SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
         frame(&mut out, WINDOW_UPDATE, 0, 0, &0x7fff_0000u32.to_be_bytes());
-        let (input, bodies) = (Vec::with_capacity(READ_BYTES), Vec::new());
-        Ok(Connection { socket, next_stream: 1, out, input, bodies, send_window: 65535 })
+        let (input, bodies) = (vec![0; READ_BYTES], Vec::new());
+        Ok(Connection {
+            socket,
+            next_stream: 1,
+            out,
+            input,
+            filled: 0,
+            bodies,
+            send_window: 65535,
+            unreturned: 0,
+            each_message: false,
+        })
+    }
+
+    /// From now on each message of a call is an answer of its own: for streams that do not end.
+    pub fn answer_each_message(&mut self) {
+        self.each_message = true;
+    }
+
+    /// Sends one more message on a call opened by [`Connection::open_stream`].
+    pub fn send_message(&mut self, stream: u32, message: &[u8]) {
+        let body = prefixed(message);
+        self.send_window -= i64::try_from(body.len()).expect("a body fits");
+        frame(&mut self.out, DATA, 0, stream, &body);
+    }
+
+    /// Opens a call whose messages come later.
+    pub fn open_stream(&mut self, head: &[u8]) -> u32 {
+        let stream = self.next_stream;
+        self.next_stream += 2;
+        frame(&mut self.out, HEADERS, END_HEADERS, stream, head);
+        stream
     }
 
     /// Queues a call; the answer will name the stream it gives.
     pub fn call(&mut self, head: &[u8], message: &[u8]) -> u32 {
-        let stream = self.next_stream;
-        self.next_stream += 2;
-        frame(&mut self.out, HEADERS, END_HEADERS, stream, head);
-        let size = u32::try_from(message.len()).expect("messages are below 4 GiB");
-        let mut body = Vec::with_capacity(message.len() + 5);
-        body.push(0);
-        body.extend_from_slice(&size.to_be_bytes());
-        body.extend_from_slice(message);
+        let stream = self.open_stream(head);
+        let body = prefixed(message);
         let last = body.len().div_ceil(FRAME_BYTES_MAX) - 1;
         for (index, part) in body.chunks(FRAME_BYTES_MAX).enumerate() {
             frame(&mut self.out, DATA, if index == last { END_STREAM } else { 0 }, stream, part);
@@ -145,27 +177,29 @@ impl Connection {
 
     /// Reads once, blocking, and gives the calls that ended with it.
     pub fn receive(&mut self, answers: &mut Vec<Answer>) -> io::Result<()> {
-        let filled = self.input.len();
-        self.input.resize(filled + READ_BYTES, 0);
-        let count = self.socket.as_read().read(&mut self.input[filled..])?;
-        self.input.truncate(filled + count);
+        if self.filled == self.input.len() {
+            self.input.resize(self.filled * 2, 0);
+        }
+        let count = self.socket.as_read().read(&mut self.input[self.filled..])?;
+        self.filled += count;
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up"));
         }
         let mut at = 0;
-        while self.input.len() - at >= FRAME_HEAD {
+        while self.filled - at >= FRAME_HEAD {
             let head: [u8; FRAME_HEAD] =
                 self.input[at..at + FRAME_HEAD].try_into().expect("nine bytes are there");
             let size =
                 usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            if self.input.len() - at < FRAME_HEAD + size {
+            if self.filled - at < FRAME_HEAD + size {
                 break;
             }
             let payload = self.input[at + FRAME_HEAD..at + FRAME_HEAD + size].to_vec();
             at += FRAME_HEAD + size;
             self.take(&head, &payload, answers)?;
         }
-        self.input.drain(..at);
+        self.input.copy_within(at..self.filled, 0);
+        self.filled -= at;
         Ok(())
     }
 
@@ -178,10 +212,16 @@ impl Connection {
         let (kind, flags) = (head[3], head[4]);
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         match kind {
-            DATA => match self.bodies.iter_mut().find(|(of, _)| *of == stream) {
-                Some((_, body)) => body.extend_from_slice(payload),
-                None => self.bodies.push((stream, payload.to_vec())),
-            },
+            DATA => {
+                match self.bodies.iter_mut().find(|(of, _)| *of == stream) {
+                    Some((_, body)) => body.extend_from_slice(payload),
+                    None => self.bodies.push((stream, payload.to_vec())),
+                }
+                if self.each_message {
+                    self.split(stream, answers);
+                }
+                self.give_back(u32::try_from(payload.len()).expect("a frame has 24 bits"));
+            }
             RST_STREAM => self.end(stream, answers),
             SETTINGS if flags & ACK == 0 => frame(&mut self.out, SETTINGS, ACK, 0, &[]),
             PING if flags & ACK == 0 => frame(&mut self.out, PING, ACK, 0, payload),
@@ -196,6 +236,36 @@ impl Connection {
             self.end(stream, answers);
         }
         Ok(())
+    }
+
+    /// Takes the whole messages off the front of a stream's body.
+    fn split(&mut self, stream: u32, answers: &mut Vec<Answer>) {
+        let Some((_, body)) = self.bodies.iter_mut().find(|(of, _)| *of == stream) else { return };
+        let mut at = 0;
+        while let Some((head, rest)) = body[at..].split_first_chunk::<5>() {
+            let size = usize::try_from(u32::from_be_bytes([head[1], head[2], head[3], head[4]]))
+                .expect("a size fits");
+            if rest.len() < size {
+                break;
+            }
+            answers.push(Answer { stream, message: rest[..size].to_vec() });
+            at += 5 + size;
+        }
+        body.drain(..at);
+    }
+
+    /// The connection's window is kept wide open, whatever came through it.
+    fn give_back(&mut self, bytes: u32) {
+        self.unreturned += bytes;
+        if self.unreturned >= RETURN_BYTES {
+            let bytes = std::mem::take(&mut self.unreturned);
+            frame(&mut self.out, WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes());
+            if self.each_message {
+                for (stream, _) in &self.bodies {
+                    frame(&mut self.out, WINDOW_UPDATE, 0, *stream, &bytes.to_be_bytes());
+                }
+            }
+        }
     }
 
     fn end(&mut self, stream: u32, answers: &mut Vec<Answer>) {
@@ -227,6 +297,16 @@ impl AsFd for Connection {
             Socket::Unix(socket) => socket.as_fd(),
         }
     }
+}
+
+/// A message behind its five bytes of prefix.
+fn prefixed(message: &[u8]) -> Vec<u8> {
+    let size = u32::try_from(message.len()).expect("messages are below 4 GiB");
+    let mut body = Vec::with_capacity(message.len() + 5);
+    body.push(0);
+    body.extend_from_slice(&size.to_be_bytes());
+    body.extend_from_slice(message);
+    body
 }
 
 fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {

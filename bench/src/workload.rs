@@ -4,7 +4,8 @@ use bytes::Bytes;
 use clap::ValueEnum;
 use prost::Message;
 use ringbolt_proto::etcdserverpb::{
-    Compare, PutRequest, RangeRequest, RequestOp, TxnRequest, compare, request_op,
+    Compare, PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse, compare, request_op,
+    response_op,
 };
 
 use crate::wire::head;
@@ -18,8 +19,33 @@ pub enum Workload {
     Get,
     /// Creates as Kubernetes does: compare the mod revision with 0, put, else get.
     Create,
-    /// Lists of the first 10 000 keys of the large store.
-    List,
+    /// Updates as Kubernetes does: compare the mod revision with the one known, put, else get.
+    Update,
+}
+
+/// What a caller of updates holds: a key of its own, and its mod revision as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Number of the key.
+    pub slot: u64,
+    /// Its mod revision; 0 when it was never seen.
+    pub revision: i64,
+}
+
+impl Held {
+    /// Learns from the answer to an update; false when another revision was there.
+    pub fn learn(&mut self, answer: &[u8]) -> bool {
+        let Ok(answer) = TxnResponse::decode(answer) else { return false };
+        if answer.succeeded {
+            self.revision = answer.header.map_or(0, |header| header.revision);
+            return true;
+        }
+        let first = answer.responses.into_iter().next().and_then(|one| one.response);
+        if let Some(response_op::Response::ResponseRange(range)) = first {
+            self.revision = range.kvs.first().map_or(0, |kv| kv.mod_revision);
+        }
+        false
+    }
 }
 
 /// Keys that puts and gets go round in.
@@ -37,27 +63,21 @@ impl Workload {
     pub fn head(self) -> Vec<u8> {
         head(match self {
             Workload::Put => "/etcdserverpb.KV/Put",
-            Workload::Get | Workload::List => "/etcdserverpb.KV/Range",
-            Workload::Create => "/etcdserverpb.KV/Txn",
+            Workload::Get => "/etcdserverpb.KV/Range",
+            Workload::Create | Workload::Update => "/etcdserverpb.KV/Txn",
         })
     }
 
-    /// The request with this number, encoded.
-    pub fn request(self, number: u64, value: &Bytes) -> Vec<u8> {
+    /// The request with this number, encoded. An update is of `held`'s key.
+    pub fn request(self, number: u64, held: Held, value: &Bytes) -> Vec<u8> {
         match self {
             Workload::Put => put(key(number % KEYS), value).encode_to_vec(),
             Workload::Get => {
                 let key = Bytes::from(key(number % KEYS));
                 RangeRequest { key, ..RangeRequest::default() }.encode_to_vec()
             }
-            Workload::Create => create(format!("/create/{number}"), value).encode_to_vec(),
-            Workload::List => RangeRequest {
-                key: Bytes::from_static(b"/large/"),
-                range_end: Bytes::from_static(b"/large0"),
-                limit: LIST_KEYS,
-                ..RangeRequest::default()
-            }
-            .encode_to_vec(),
+            Workload::Create => guarded(format!("/create/{number}"), 0, value).encode_to_vec(),
+            Workload::Update => guarded(key(held.slot), held.revision, value).encode_to_vec(),
         }
     }
 }
@@ -67,12 +87,13 @@ pub fn put(key: String, value: &Bytes) -> PutRequest {
     PutRequest { key: Bytes::from(key), value: value.clone(), ..PutRequest::default() }
 }
 
-fn create(key: String, value: &Bytes) -> TxnRequest {
+/// Puts when the key's mod revision is still the one that is known, gets otherwise.
+fn guarded(key: String, revision: i64, value: &Bytes) -> TxnRequest {
     let compare = Compare {
         result: compare::CompareResult::Equal.into(),
         target: compare::CompareTarget::Mod.into(),
         key: Bytes::from(key.clone()),
-        target_union: Some(compare::TargetUnion::ModRevision(0)),
+        target_union: Some(compare::TargetUnion::ModRevision(revision)),
         ..Compare::default()
     };
     let range = RangeRequest { key: Bytes::from(key.clone()), ..RangeRequest::default() };
