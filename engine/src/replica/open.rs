@@ -33,15 +33,28 @@ impl Replica {
     /// # Errors
     /// Why it cannot be opened; nothing was changed that an earlier release could not read.
     pub async fn open(io: Io, config: ReplicaConfig) -> Result<Rc<Replica>, OpenError> {
+        Replica::open_shown(io, config, |_| ()).await
+    }
+
+    /// As `open`. `stored` is shown the state as the log and its checkpoint have it, before the
+    /// fence and before anybody is served; what it sees is durable.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub async fn open_shown(
+        io: Io,
+        config: ReplicaConfig,
+        stored: impl FnOnce(&State),
+    ) -> Result<Rc<Replica>, OpenError> {
         let (wal, recovered) = open_log(&io, &config).await?;
         let state = stored_state(&io, &config, &recovered).await?;
         let base = (state.applied().0, state.applied_term().0);
         let membership = membership(&state, recovered.identity.member_id);
-        let stored = log::stored(&recovered, base, membership, FIRST_TERM)?;
-        let replica = Replica::join(io, config, recovered.identity, stored, wal, state)?;
+        let log = log::stored(&recovered, base, membership, FIRST_TERM)?;
+        let replica = Replica::join(io, config, recovered.identity, log, wal, state)?;
         replica.spawn_tasks();
         replica.bell.ring();
-        if let Err(error) = replica.begin(&recovered).await {
+        if let Err(error) = replica.begin(&recovered, stored).await {
             replica.abandon();
             return Err(error);
         }
@@ -103,12 +116,17 @@ impl Replica {
 
     /// What a member that starts says first: the fence, who it is, where clients reach it, and the
     /// version.
-    async fn begin(&self, recovered: &Recovered) -> Result<(), OpenError> {
+    async fn begin(
+        &self,
+        recovered: &Recovered,
+        stored: impl FnOnce(&State),
+    ) -> Result<(), OpenError> {
         let wal = self.core.borrow().log.clone().expect("an opening replica has its log");
         // R5: a fresh log has nothing reserved.
         wal.reserve_revisions(ahead_of(Revision::FIRST)).await.map_err(failed)?;
         // Everything stored is applied before anything is asked of the state.
         self.propose_own(Command::Nothing).await?;
+        stored(&self.state.borrow());
         if recovered.may_have_lost() {
             // R6. Nobody was ever given a revision above the ceiling, so the first one above it
             // tells everybody that history jumped.

@@ -4,7 +4,7 @@
 //! boot says nothing about this one, but the opening of the store in this life does: from there
 //! every lease has its full time and one election timeout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ringbolt_io::MonoTime;
@@ -31,6 +31,8 @@ struct Lease {
 #[derive(Clone, Debug, Default)]
 pub struct LeaseBook {
     leases: BTreeMap<i64, Lease>,
+    /// Those that may be there.
+    alive: BTreeSet<i64>,
     opened: Option<MonoTime>,
     election: Duration,
 }
@@ -40,6 +42,7 @@ impl LeaseBook {
     pub fn grant_called(&mut self, id: i64, ttl_s: i64) {
         let fresh = Lease { ttl_s, ..Lease::default() };
         self.leases.entry(id).or_insert(fresh);
+        self.alive.insert(id);
     }
 
     /// A grant was acknowledged.
@@ -97,6 +100,7 @@ impl LeaseBook {
     pub fn died(&mut self, id: i64) {
         if let Some(lease) = self.leases.get_mut(&id) {
             lease.dead = true;
+            self.alive.remove(&id);
         }
     }
 
@@ -179,6 +183,10 @@ impl LeaseBook {
                 }
             }
             lease.dead = !there;
+            match there {
+                true => self.alive.insert(*id),
+                false => self.alive.remove(id),
+            };
             lease.certain = there;
             lease.carried = there;
             // Whoever asked to revoke it died with the process.
@@ -206,11 +214,6 @@ impl LeaseBook {
 
     /// Ids of the leases that may be there.
     pub fn maybe_alive(&self) -> impl Iterator<Item = i64> {
-        self.leases.iter().filter(|(_, lease)| !lease.dead).map(|(id, _)| *id)
-    }
-
-    /// Every lease ever asked for.
-    pub fn all(&self) -> impl Iterator<Item = i64> {
-        self.leases.keys().copied()
+        self.alive.iter().copied()
     }
 }

@@ -11,7 +11,7 @@
 //! What is judged:
 //! - linearizability by revision witness: [`oracle`],
 //! - durability of each mode over kill -9 and loss of power, revisions that never go back, fences
-//!   where history may be shorter: [`oracle`],
+//!   where history may be shorter: [`recovery`],
 //! - watchers: [`watches`],
 //! - leases: never ended early, never for ever, never back from the dead: [`leases`].
 //!
@@ -25,6 +25,7 @@ pub mod model;
 pub mod oracle;
 pub mod plain;
 pub mod points;
+pub mod recovery;
 pub mod replica;
 pub mod request;
 pub mod run;

@@ -13,11 +13,12 @@ use std::time::Duration;
 use ringbolt_engine::Reason;
 use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::LeaseRevokeRequest;
-use ringbolt_proto::mvccpb::{Event, KeyValue};
+use ringbolt_proto::mvccpb::Event;
 
 use super::evaluate::{Effect, evaluate};
 use super::leases::LeaseBook;
 use super::model::{Model, strip};
+use super::recovery::Fence;
 use super::request::{Failure, Outcome, Request, Response};
 use super::store::Mode;
 
@@ -52,39 +53,11 @@ pub struct Sight {
     pub now: MonoTime,
 }
 
-/// What a store shows when it was opened.
-#[derive(Clone, Debug, Default)]
-pub struct Recovery {
-    /// Itself.
-    pub sight: Sight,
-    /// When it was asked to open.
-    pub asked_at: MonoTime,
-    /// Events above its compacted revision.
-    pub events: Vec<(i64, Vec<Event>)>,
-    /// Every live key.
-    pub state: Vec<KeyValue>,
-    /// Every lease.
-    pub leases: Vec<(i64, i64)>,
-}
-
-/// How the life before ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// There was none.
-    Fresh,
-    /// In good order.
-    Closed,
-    /// kill -9.
-    Killed,
-    /// Loss of power.
-    PowerLost,
-}
-
 /// The judge of one keyspace.
 pub struct Oracle {
-    mode: Mode,
-    flush_bound: Duration,
-    election: Duration,
+    pub(super) mode: Mode,
+    pub(super) flush_bound: Duration,
+    pub(super) election: Duration,
     pub(super) model: Model,
     pub(super) leases: LeaseBook,
     next_call: u64,
@@ -94,13 +67,17 @@ pub struct Oracle {
     /// Revisions nobody has claimed yet, with the moment they were published.
     pub(super) unclaimed: BTreeMap<i64, MonoTime>,
     /// When revisions of this life were published: what a flush must have covered.
-    published: Vec<(MonoTime, i64)>,
-    floor: i64,
-    compacted_floor: i64,
-    compactions: BTreeSet<i64>,
-    opened: bool,
+    pub(super) published: Vec<(MonoTime, i64)>,
+    pub(super) floor: i64,
+    pub(super) compacted_floor: i64,
+    pub(super) compactions: BTreeSet<i64>,
+    /// It has served before.
+    pub(super) opened: bool,
     /// The highest revision of the life before: nothing may be below it.
-    highest: i64,
+    pub(super) highest: i64,
+    pub(super) fence: Fence,
+    /// When the store stopped in this life.
+    pub(super) stopped: Option<MonoTime>,
     checks: u64,
 }
 
@@ -125,6 +102,8 @@ impl Oracle {
             compactions: BTreeSet::from([-1]),
             opened: false,
             highest: 0,
+            fence: Fence::default(),
+            stopped: None,
             checks: 0,
         }
     }
@@ -196,7 +175,7 @@ impl Oracle {
         self.see_compaction(sight.compacted)
     }
 
-    fn see_compaction(&mut self, compacted: i64) -> Verdict {
+    pub(super) fn see_compaction(&mut self, compacted: i64) -> Verdict {
         if compacted < self.compacted_floor {
             let floor = self.compacted_floor;
             return Err(format!("compacted went back from {floor} to {compacted}"));
@@ -334,146 +313,23 @@ impl Oracle {
         if possible { Ok(()) } else { Err(format!("no reason for {reason:?}")) }
     }
 
+    /// The clock went on by `span` in which the store had no time to do anything: it jumped, or the
+    /// process was stopped. What waits for a flush is not older for it.
+    pub fn skipped(&mut self, span: Duration) {
+        let known = self.published.iter_mut().filter(|(at, _)| at.0 > 0);
+        known.for_each(|(at, _)| *at = *at + span);
+    }
+
+    /// The store stopped at `now`: from then on nothing is flushed.
+    pub fn stopped(&mut self, now: MonoTime) {
+        self.stopped.get_or_insert(now);
+    }
+
     /// The process is gone. `now` is its clock at that moment.
     pub fn crashed(&mut self, now: MonoTime) {
         self.unknown.append(&mut self.pending);
         self.leases.crashed(now);
         self.highest = self.highest.max(self.model.revision());
-    }
-
-    /// The store was opened.
-    ///
-    /// # Errors
-    /// What cannot be.
-    pub fn recovered(&mut self, shown: &Recovery, before: Ending, ended: MonoTime) -> Verdict {
-        let lossless = match (before, self.mode) {
-            (Ending::Fresh, _) => true,
-            (_, Mode::Safe) | (Ending::Closed | Ending::Killed, Mode::NoFsync) => true,
-            // By luck, or because it had just been closed, nothing may be missing: without a fence
-            // nothing must be.
-            (Ending::PowerLost, Mode::NoFsync) => !self.is_fenced(&shown.sight),
-            (_, Mode::Memory) => false,
-        };
-        // What was shown before the crash has its owners; only the rest may have come after.
-        self.settle()?;
-        if !self.opened {
-            self.recover_fresh(shown, before)?;
-        } else if lossless {
-            self.recover_whole(shown)?;
-        } else {
-            self.recover_shortened(shown, ended)?;
-        }
-        self.opened = true;
-        self.see_compaction(shown.sight.compacted)?;
-        self.compacted_floor = shown.sight.compacted;
-        let state = self.model.state(self.model.revision());
-        if state != shown.state {
-            return Err(difference(&state, &shown.state));
-        }
-        self.floor = self.floor.max(shown.sight.revision);
-        self.leases.recovered(&shown.leases, shown.asked_at, lossless, self.election)?;
-        self.settle()?;
-        self.unknown.clear();
-        self.published.clear();
-        // What a recovery shows, it has made durable.
-        self.published.push((MonoTime(0), shown.sight.revision));
-        Ok(())
-    }
-
-    /// The first life: either nothing was ever acknowledged, or the life before died in its birth.
-    fn recover_fresh(&mut self, shown: &Recovery, before: Ending) -> Verdict {
-        if shown.sight.revision == 1 && shown.sight.compacted == -1 {
-            return Ok(());
-        }
-        let may_jump = before == Ending::PowerLost || self.mode == Mode::Memory;
-        if before != Ending::Fresh && may_jump && self.mode != Mode::Safe {
-            return self.fence(shown);
-        }
-        Err(format!("a fresh store stands at {:?}", shown.sight))
-    }
-
-    /// Nothing acknowledged or shown may be missing; what was in flight may be there.
-    fn recover_whole(&mut self, shown: &Recovery) -> Verdict {
-        let known = self.model.revision();
-        if shown.sight.revision < known {
-            return Err(format!("revision {} after {known} was shown", shown.sight.revision));
-        }
-        let below = shown.sight.compacted.max(self.model.log(0).next().map_or(0, |(at, _)| at - 1));
-        for (revision, events) in &shown.events {
-            if *revision > known {
-                self.model.push(*revision, events.clone())?;
-                self.unclaimed.insert(*revision, shown.sight.now);
-            } else if *revision > below && self.model.events(*revision) != events.as_slice() {
-                let right = self.model.events(*revision);
-                return Err(format!("revision {revision} is {events:?} and was {right:?}"));
-            }
-        }
-        let shown_count = shown.events.iter().filter(|(at, _)| *at > below).count();
-        let known_count = self.model.log(below + 1).count();
-        if shown_count != known_count || self.model.revision() != shown.sight.revision {
-            return Err(format!("{shown_count} revisions above {below}, not {known_count}"));
-        }
-        Ok(())
-    }
-
-    /// A tail may be missing; then the revision must jump, so that every watcher starts over.
-    fn recover_shortened(&mut self, shown: &Recovery, ended: MonoTime) -> Verdict {
-        let kept = match self.mode {
-            Mode::Memory => 1,
-            _ => {
-                let old = |at: &MonoTime| at.0 == 0 || *at + self.flush_bound <= ended;
-                let safe = self.published.iter().filter(|(at, _)| old(at));
-                safe.map(|(_, revision)| *revision).max().unwrap_or(1)
-            }
-        };
-        let newest = self.model.revision();
-        let cut = (kept..=newest).rev().find(|at| self.model.state(*at) == shown.state);
-        match cut {
-            Some(at) => self.forget_after(at),
-            None => self.extend_to(&shown.state, kept)?,
-        }
-        self.fence(shown)
-    }
-
-    fn forget_after(&mut self, revision: i64) {
-        self.unclaimed.split_off(&(revision + 1));
-        self.model.truncate(revision);
-    }
-
-    /// What was in flight may have survived: tries the unknown requests in their order.
-    fn extend_to(&mut self, state: &[KeyValue], kept: i64) -> Verdict {
-        let mut model = self.model.clone();
-        for call in self.unknown.values() {
-            let at = model.revision();
-            let effect = evaluate(&model, at, &call.request);
-            if let Some(effect) = effect.ok().filter(|effect| !effect.events.is_empty()) {
-                model.push(at + 1, effect.events)?;
-            }
-            if model.state(model.revision()) == state {
-                self.model = model;
-                return Ok(());
-            }
-        }
-        let known = self.model.state(self.model.revision());
-        Err(format!("no state since {kept} is this one: {}", difference(&known, state)))
-    }
-
-    /// Whether history ends at a revision that nobody asked to compact at.
-    fn is_fenced(&self, sight: &Sight) -> bool {
-        sight.compacted == sight.revision && !self.compactions.contains(&sight.compacted)
-    }
-
-    fn fence(&mut self, shown: &Recovery) -> Verdict {
-        let Sight { revision, compacted, .. } = shown.sight;
-        let highest = self.highest.max(self.floor);
-        if revision <= highest || compacted != revision {
-            return Err(format!(
-                "history may be shorter; revision {revision}, compacted {compacted} after {highest}"
-            ));
-        }
-        self.model.jump(revision);
-        self.compactions.insert(compacted);
-        Ok(())
     }
 
     /// Everything has been answered: each revision must have an owner.
@@ -498,18 +354,12 @@ impl Oracle {
 
     /// The lease whose end made this revision, when one did, and whether it was time.
     pub(super) fn lease_end(&self, revision: i64, at: MonoTime) -> Option<Verdict> {
-        let mut too_early = None;
-        for id in self.leases.all() {
-            let revoke = Request::Revoke(LeaseRevokeRequest { id });
-            let effect = evaluate(&self.model, revision - 1, &revoke).ok()?;
-            if effect.events == self.model.events(revision) {
-                match self.leases.expired(id, at) {
-                    Ok(()) => return Some(Ok(())),
-                    Err(wrong) => too_early = Some(Err(wrong)),
-                }
-            }
-        }
-        too_early
+        let events = self.model.events(revision);
+        let key = &events.first()?.kv.as_ref()?.key;
+        let id = self.model.get(key, revision - 1)?.lease;
+        let revoke = Request::Revoke(LeaseRevokeRequest { id });
+        let effect = evaluate(&self.model, revision - 1, &revoke).ok()?;
+        (id != 0 && effect.events == events).then(|| self.leases.expired(id, at))
     }
 
     /// Everybody has been quiet for longer than any lease: none may be left.
@@ -548,14 +398,4 @@ fn same_answer(request: &Request, right: &Response, given: &Response) -> bool {
         }
         _ => right == given,
     }
-}
-
-fn difference(right: &[KeyValue], given: &[KeyValue]) -> String {
-    let missing = right.iter().find(|kv| !given.contains(kv));
-    let extra = given.iter().find(|kv| !right.contains(kv));
-    format!(
-        "{} keys instead of {}; first missing {missing:?}, first wrong {extra:?}",
-        given.len(),
-        right.len()
-    )
 }

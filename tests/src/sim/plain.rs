@@ -20,6 +20,8 @@ use ringbolt_proto::mvccpb::{Event, KeyValue};
 
 use super::evaluate::evaluate;
 use super::model::{Model, contains};
+use super::oracle::Sight;
+use super::recovery::Stored;
 use super::request::{Failure, Outcome, Request, Response};
 use super::store::{Message, Mode, Place, Store, WatchSpec};
 
@@ -120,6 +122,18 @@ pub struct PlainWatch<const WRONG: usize> {
 }
 
 const WHOLE: &[u8] = &[0];
+
+impl Contents {
+    fn shown(&self, now: MonoTime) -> Stored {
+        let revision = self.model.revision();
+        let log = self.model.log(self.compacted);
+        Stored {
+            sight: Sight { revision, compacted: self.compacted, now },
+            events: log.map(|(at, events)| (at, events.to_vec())).collect(),
+            state: self.model.state(revision),
+        }
+    }
+}
 
 impl<const WRONG: usize> Plain<WRONG> {
     fn is(&self, wrong: Wrong) -> bool {
@@ -262,9 +276,17 @@ impl<const WRONG: usize> Plain<WRONG> {
     }
 
     /// What this process finds: the contents to go on with.
-    fn found(place: &Place, boot: &[u8], fresh: Contents) -> Rc<RefCell<Contents>> {
+    fn found(
+        place: &Place,
+        boot: &[u8],
+        fresh: Contents,
+        stored: impl FnOnce(&Contents),
+    ) -> Rc<RefCell<Contents>> {
         let kept = VAULT.with_borrow(|vault| vault.get(&place.directory).cloned());
-        let Some(Kept { cached, stable }) = kept else { return Rc::new(RefCell::new(fresh)) };
+        let Some(Kept { cached, stable }) = kept else {
+            stored(&fresh);
+            return Rc::new(RefCell::new(fresh));
+        };
         let (same_boot, clean, ceiling) = {
             let cached = cached.borrow();
             (cached.boot == boot, cached.clean, cached.ceiling)
@@ -277,11 +299,6 @@ impl<const WRONG: usize> Plain<WRONG> {
         };
         let wrong = WRONGS[WRONG];
         let mut contents = found.borrow_mut();
-        if (place.mode == Mode::Memory || !whole) && wrong != Wrong::NoFence {
-            contents.model.jump(ceiling);
-            contents.compacted = ceiling;
-            contents.ceiling = ceiling + (1 << 20);
-        }
         match wrong {
             Wrong::LosesAcknowledged if contents.model.revision() > 1 => {
                 let revision = contents.model.revision() - 1;
@@ -290,6 +307,12 @@ impl<const WRONG: usize> Plain<WRONG> {
             Wrong::CompactionForgotten => contents.compacted = -1,
             Wrong::LeaseLost => contents.leases.clear(),
             _ => {}
+        }
+        stored(&contents);
+        if (place.mode == Mode::Memory || !whole) && wrong != Wrong::NoFence {
+            contents.model.jump(ceiling);
+            contents.compacted = ceiling;
+            contents.ceiling = ceiling + (1 << 20);
         }
         contents.boot = boot.to_vec();
         contents.clean = false;
@@ -307,7 +330,7 @@ async fn boot_id(io: &Io) -> Vec<u8> {
 impl<const WRONG: usize> Store for Plain<WRONG> {
     type Watch = PlainWatch<WRONG>;
 
-    async fn open(io: &Io, place: &Place) -> Result<Rc<Self>, String> {
+    async fn open(io: &Io, place: &Place, stored: impl FnOnce(Stored)) -> Result<Rc<Self>, String> {
         let boot = boot_id(io).await;
         let fresh = Contents {
             model: Model::new(),
@@ -320,7 +343,7 @@ impl<const WRONG: usize> Store for Plain<WRONG> {
         let store = Rc::new(Plain {
             io: io.clone(),
             place: place.clone(),
-            contents: Self::found(place, &boot, fresh),
+            contents: Self::found(place, &boot, fresh, |contents| stored(contents.shown(io.now()))),
             deadlines: RefCell::default(),
             hooks: RefCell::default(),
             bells: RefCell::default(),

@@ -4,17 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use prost::Message as _;
-use ringbolt_engine::mvcc::KeyRange;
+use ringbolt_engine::mvcc::{self, KeyRange};
 use ringbolt_engine::replica::{self, Replica, ReplicaConfig};
-use ringbolt_engine::state::{Command, Reply, read, validate};
+use ringbolt_engine::state::{Command, Reply, State, read, validate};
 use ringbolt_engine::wal::WalConfig;
 use ringbolt_engine::watch::{Hub, Pull, Spec, StreamEnd, WatcherKey, response};
 use ringbolt_engine::{Error, LeaseId, Reason, Revision};
-use ringbolt_io::Io;
+use ringbolt_io::{Io, MonoTime};
 use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse, WatchResponse};
 use ringbolt_proto::mvccpb::event::EventType;
 use ringbolt_proto::mvccpb::{Event, KeyValue};
 
+use super::oracle::Sight;
+use super::recovery::Stored;
 use super::request::{Failure, Outcome, Request, Response};
 use super::store::{Message, Mode, Place, Store, WatchSpec};
 
@@ -131,13 +133,15 @@ fn failure(error: Error) -> Failure {
 impl Store for Ours {
     type Watch = OurWatch;
 
-    async fn open(io: &Io, place: &Place) -> Result<Rc<Self>, String> {
+    async fn open(io: &Io, place: &Place, stored: impl FnOnce(Stored)) -> Result<Rc<Self>, String> {
         let config = config(place);
         let limits = validate::Limits {
             max_txn_ops: config.max_txn_ops,
             max_request_bytes: config.max_request_bytes,
         };
-        let opened = Replica::open(io.clone(), config).await;
+        let now = io.now();
+        let show = |state: &State| stored(shown(state, now));
+        let opened = Replica::open_shown(io.clone(), config, show).await;
         let replica = opened.map_err(|error| error.to_string())?;
         let revision = replica.state().mvcc.revision();
         let hub = Rc::new(RefCell::new(Hub::new(revision)));
@@ -170,27 +174,11 @@ impl Store for Ours {
     }
 
     fn events(&self, from: i64) -> Vec<(i64, Vec<Event>)> {
-        let state = self.replica.state();
-        let mut all: Vec<(i64, Vec<Event>)> = Vec::new();
-        for event in state.mvcc.events(Revision(from)) {
-            let kind = match event.kind {
-                ringbolt_engine::mvcc::Kind::Put => EventType::Put,
-                ringbolt_engine::mvcc::Kind::Delete => EventType::Delete,
-            };
-            let shown = Event { r#type: kind.into(), kv: Some(event.kv()), prev_kv: None };
-            match all.last_mut() {
-                Some((revision, events)) if *revision == event.main.0 => events.push(shown),
-                _ => all.push((event.main.0, vec![shown])),
-            }
-        }
-        all
+        events(&self.replica.state(), from)
     }
 
     fn state(&self) -> Vec<KeyValue> {
-        let state = self.replica.state();
-        let everything = KeyRange::everything();
-        let revision = state.mvcc.revision();
-        state.mvcc.range(&everything, revision, 0, ringbolt_engine::mvcc::Values::Full)
+        keys(&self.replica.state())
     }
 
     fn leases(&self) -> Vec<(i64, i64)> {
@@ -222,15 +210,44 @@ impl Store for Ours {
     }
 
     fn check(&self) {
-        let state = self.replica.state();
-        state.mvcc.check();
-        state.leases.check();
+        self.replica.state().check();
         self.hub.borrow().check();
     }
 
     async fn close(&self) {
         self.replica.close().await;
     }
+}
+
+/// What a state shows of itself.
+fn shown(state: &State, now: MonoTime) -> Stored {
+    let (revision, compacted) = (state.mvcc.revision().0, state.mvcc.compacted().0);
+    Stored {
+        sight: Sight { revision, compacted, now },
+        events: events(state, compacted.max(0)),
+        state: keys(state),
+    }
+}
+
+fn keys(state: &State) -> Vec<KeyValue> {
+    let revision = state.mvcc.revision();
+    state.mvcc.range(&KeyRange::everything(), revision, 0, mvcc::Values::Full)
+}
+
+fn events(state: &State, from: i64) -> Vec<(i64, Vec<Event>)> {
+    let mut all: Vec<(i64, Vec<Event>)> = Vec::new();
+    for event in state.mvcc.events(Revision(from)) {
+        let kind = match event.kind {
+            mvcc::Kind::Put => EventType::Put,
+            mvcc::Kind::Delete => EventType::Delete,
+        };
+        let shown = Event { r#type: kind.into(), kv: Some(event.kv()), prev_kv: None };
+        match all.last_mut() {
+            Some((revision, events)) if *revision == event.main.0 => events.push(shown),
+            _ => all.push((event.main.0, vec![shown])),
+        }
+    }
+    all
 }
 
 impl OurWatch {

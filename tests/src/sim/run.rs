@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringbolt_io::sim::{CrashKind, Damage, DiskFaults, MachineId, Rng, SimConfig, World};
 
-use super::oracle::Ending;
+use super::recovery::Ending;
 use super::site::{Load, Site, Stage};
 use super::store::{Mode, Place, Store};
 use super::workload::LEASE_TTL_S;
@@ -230,9 +230,15 @@ impl<S: Store> Run<S> {
             self.run_for(span)?;
             let by = Duration::from_millis(self.rng.between((1, 3_000)));
             match self.rng.below(4) {
-                0 => self.world.jump_monotonic(self.machine, by),
+                0 => {
+                    self.world.jump_monotonic(self.machine, by);
+                    self.sites.iter().for_each(|site| site.skipped(by));
+                }
                 1 => self.world.jump_wall(self.machine, -3_600_000_000_000),
-                2 => self.world.pause(self.machine, by),
+                2 => {
+                    self.world.pause(self.machine, by);
+                    self.sites.iter().for_each(|site| site.skipped(by));
+                }
                 _ => self.world.set_clock_drift(self.machine, 300),
             }
         }
@@ -330,7 +336,7 @@ fn draw_load(rng: &mut Rng) -> Load {
     Load {
         clients: usize::try_from(rng.between((1, 8))).expect("few"),
         watchers: usize::try_from(rng.between((0, 5))).expect("few"),
-        think_us: [200, 2_000, 20_000][rng.index(3)],
+        think_us: [1_000, 10_000, 100_000][rng.index(3)],
         requests: None,
         value_bytes_max: [100, 3_000, 40_000][rng.index(3)],
     }

@@ -8,7 +8,8 @@ use ringbolt_io::local::Bell;
 use ringbolt_io::sim::Rng;
 use ringbolt_io::{Io, MonoTime};
 
-use super::oracle::{Ending, Oracle, Recovery, Sight, Verdict};
+use super::oracle::{Oracle, Sight, Verdict};
+use super::recovery::{Ending, Recovery, Stored};
 use super::request::Failure;
 use super::store::{Message, Mode, Place, Store, WatchSpec};
 use super::watches::WatchLog;
@@ -131,6 +132,11 @@ impl<S: Store> Site<S> {
         *self.refused.borrow_mut() = None;
     }
 
+    /// The clock goes on by `span` in which nothing of the process runs.
+    pub(super) fn skipped(&self, span: Duration) {
+        self.oracle.borrow_mut().skipped(span);
+    }
+
     /// Asks clients to finish, and the store to close after them.
     pub(super) fn stop(&self) {
         self.stopping.set(true);
@@ -154,7 +160,12 @@ impl<S: Store> Site<S> {
     /// The life of the keyspace in one process: open, serve, close.
     pub(super) async fn live(self: Rc<Self>, io: Io) {
         let asked_at = io.now();
-        let store = match S::open(&io, &self.place).await {
+        let (before, ended) = self.before.get();
+        let site = self.clone();
+        let show = move |stored: Stored| {
+            site.judge(site.oracle.borrow_mut().stored(&stored, before, ended));
+        };
+        let store = match S::open(&io, &self.place, show).await {
             Ok(store) => store,
             Err(why) => {
                 *self.refused.borrow_mut() = Some(why);
@@ -163,15 +174,8 @@ impl<S: Store> Site<S> {
             }
         };
         let sight = Self::sight(&store, &io);
-        let recovery = Recovery {
-            asked_at,
-            events: store.events(sight.compacted + 1),
-            sight,
-            state: store.state(),
-            leases: store.leases(),
-        };
-        let (before, ended) = self.before.get();
-        self.judge(self.oracle.borrow_mut().recovered(&recovery, before, ended));
+        let recovery = Recovery { asked_at, sight, state: store.state(), leases: store.leases() };
+        self.judge(self.oracle.borrow_mut().recovered(&recovery, before));
         self.hear(&store, &io);
         *self.store.borrow_mut() = Rc::downgrade(&store);
         self.stage.set(Stage::Serving);
@@ -223,6 +227,7 @@ impl<S: Store> Site<S> {
             if !self.request(&io, &store, &mut writer).await {
                 *self.refused.borrow_mut() = Some("it stopped".to_owned());
                 self.stage.set(Stage::Refused);
+                self.oracle.borrow_mut().stopped(io.now());
             }
         }
         self.clients_alive.set(self.clients_alive.get() - 1);

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use ringbolt_io::Io;
 use ringbolt_proto::mvccpb::{Event, KeyValue};
 
+use super::recovery::Stored;
 use super::request::{Outcome, Request};
 
 /// What an acknowledged write has been through.
@@ -72,11 +73,16 @@ pub trait Store: Sized + 'static {
     /// A watcher.
     type Watch: 'static;
 
-    /// Opens what is at `place`, or makes a fresh store. It serves when this returns.
+    /// Opens what is at `place`, or makes a fresh store. It serves when this returns. `stored` is
+    /// shown what was found, before the store does anything of its own.
     ///
     /// # Errors
     /// Why it refuses.
-    fn open(io: &Io, place: &Place) -> impl Future<Output = Result<Rc<Self>, String>>;
+    fn open(
+        io: &Io,
+        place: &Place,
+        stored: impl FnOnce(Stored),
+    ) -> impl Future<Output = Result<Rc<Self>, String>>;
     /// Does a request.
     fn ask(&self, request: Request) -> impl Future<Output = Outcome>;
     /// The revision right now.
