@@ -8,12 +8,13 @@
 //!   Asserted in `Log::form`; drawn in `segment`; `tests/life`: `segments_are_recycled`.
 //! - W3 At most K batches are in flight and nothing waits for a timer. `Inner::submit`;
 //!   `tests/life`: `gathers_while_k_are_in_flight`.
-//! - W4 A block is written once in a life of its segment; batches start on a block. Asserted in
-//!   `Log::form`; `tests/life`: `goes_on_in_a_fresh_segment_unless_closed`.
+//! - W4 A block is written once in a life of its segment, but for a recovery that writes what it
+//!   found there again, byte for byte; batches start on a block. Asserted in `Log::form`;
+//!   `tests/life`: `goes_on_in_a_fresh_segment_unless_closed`.
 //! - W5 Each batch header carries what `format` draws, the mark file what `mark` draws. Asserted in
 //!   `Log::write_batch`; golden tests of both; `tests/damage`: `one_mark_slot_is_enough`.
 //! - W6 Damage at or below the watermark refuses to open, above it is a torn tail and cut; recovery
-//!   goes on in a fresh segment and flushes what it read. `scan::walk`, `recover::open`;
+//!   goes on in a fresh segment and makes durable what it read. `scan::walk`, `recover::open`;
 //!   `tests/damage`, `tests/crash`.
 //! - W7 A failed write or sync of the log stops it; a full disk outside a log write does not.
 //!   `Inner::collect`, `Inner::fail`; `tests/crash`, `tests/life`: `a_failed_write_stops_the_log`,

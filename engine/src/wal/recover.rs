@@ -207,17 +207,36 @@ pub(super) async fn open(
     refuse_loss(&walk, &mark, loss)?;
     log.shortened |= is_short(&walk, &mark);
     let content = replay(&scans, &walk)?;
-    for scan in &scans {
-        // What was read may so far live only in the device's cache.
-        if let Some(file) = &scan.file {
-            file.sync().await.map_err(failed(&scan.path))?;
-        }
-    }
+    make_durable(&scans, &walk).await?;
     let cut = cut(&mark, &walk);
     let place = Place { io, directory, until };
     go_on(&place, &mut log, &mut marks, &mark, (scans, walk), &content).await?;
     let recovered = recovered(&mark, &log, content, cut);
     Ok(Opened { log, marks, recovered })
+}
+
+/// What was read may so far live only in the device's cache: it is flushed. What no watermark covers
+/// is first written once more, byte for byte: after a flush that failed the system may hold it for
+/// clean, so that no later flush would write it out (as Linux does after an error of write-back).
+async fn make_durable(scans: &[Scan], walk: &Walk) -> Result<(), OpenError> {
+    for (scan, accepted) in scans.iter().zip(&walk.accepted) {
+        let Some(file) = &scan.file else { continue };
+        for (offset, batch) in scan.batches.iter().take(*accepted) {
+            if batch.header.sequence > walk.watermark {
+                let buffer = AlignedBuffer::zeroed(batch.size);
+                let (result, buffer) = file.read_at(buffer, *offset).await;
+                let whole = result.and_then(|count| match count == batch.size {
+                    true => Ok(()),
+                    false => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                });
+                whole.map_err(failed(&scan.path))?;
+                let written = file.write_at(buffer, *offset, Durability::Disk).await.0;
+                written.map_err(failed(&scan.path))?;
+            }
+        }
+        file.sync().await.map_err(failed(&scan.path))?;
+    }
+    Ok(())
 }
 
 /// Whether the mode the log was last open in may have lost acknowledged state since. A log that was

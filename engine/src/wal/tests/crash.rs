@@ -94,6 +94,26 @@ fn survives_a_failure_of_every_write_and_sync() {
     }
 }
 
+/// After a flush that failed the system may hold for clean what is not on the medium; what the next
+/// recovery shows of it survives a loss of power all the same.
+#[test]
+fn what_follows_a_failed_flush_is_durable_once_recovered() {
+    for (mode, seed) in [(Mode::Safe, 7), (Mode::NoFsync, 8)] {
+        for n in 0..120 {
+            let story = Story(format!("{mode:?} seed {seed} write or sync {n}"));
+            let mut rig = Rig::new(seed + 16 * n);
+            let history = Shared::default();
+            live(&mut rig, mode, &history, 4, End::Kill);
+            rig.world.disk_faults(rig.machine, |faults| faults.fail_after = Some(n));
+            live(&mut rig, mode, &history, 12, End::Kill);
+            rig.world.disk_faults(rig.machine, |faults| faults.fail_after = None);
+            live(&mut rig, mode, &history, 0, End::Power);
+            finish(&mut rig, mode, &history);
+            drop(story);
+        }
+    }
+}
+
 /// How one process of a run ends, if nothing else ends it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
