@@ -20,6 +20,7 @@
 
 pub mod claims;
 pub mod evaluate;
+pub mod hashes;
 pub mod leases;
 pub mod model;
 pub mod oracle;

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use ringbolt_engine::Reason;
 use ringbolt_io::MonoTime;
-use ringbolt_proto::etcdserverpb::LeaseRevokeRequest;
+use ringbolt_proto::etcdserverpb::{HashKvResponse, LeaseRevokeRequest, LeaseTimeToLiveResponse};
 use ringbolt_proto::mvccpb::Event;
 
 use super::evaluate::{Effect, evaluate};
-use super::leases::LeaseBook;
+use super::hashes::hash_kv;
+use super::leases::{Known, LeaseBook};
 use super::model::{Model, strip};
 use super::recovery::Fence;
 use super::request::{Failure, Outcome, Request, Response};
@@ -37,9 +38,9 @@ pub(super) struct Call {
     floor: i64,
     compacted_floor: i64,
     at: MonoTime,
-    lease_sure: bool,
-    lease_dead: bool,
-    lease_known: bool,
+    lease: Known,
+    /// A grant of a lease that nobody can have.
+    fresh: bool,
 }
 
 /// What the store says of itself at one moment.
@@ -120,6 +121,12 @@ impl Oracle {
         self.floor
     }
 
+    /// The highest compacted revision somebody was shown.
+    #[must_use]
+    pub fn compacted(&self) -> i64 {
+        self.compacted_floor
+    }
+
     /// What is known of the state.
     #[must_use]
     pub fn model(&self) -> &Model {
@@ -135,15 +142,7 @@ impl Oracle {
     /// A client makes a request.
     pub fn call(&mut self, request: &Request, now: MonoTime) -> u64 {
         let lease = lease_of(request);
-        let call = Call {
-            request: request.clone(),
-            floor: self.floor,
-            compacted_floor: self.compacted_floor,
-            at: now,
-            lease_sure: lease.is_some_and(|id| self.leases.surely_alive(id, now)),
-            lease_dead: lease.is_some_and(|id| self.leases.is_dead(id)),
-            lease_known: lease.is_some_and(|id| self.leases.is_known(id)),
-        };
+        let fresh = lease.is_none_or(|id| self.leases.is_dead(id));
         match request {
             Request::Grant(request) => self.leases.grant_called(request.id, request.ttl),
             Request::Revoke(request) => self.leases.revoke_called(request.id),
@@ -153,6 +152,14 @@ impl Oracle {
             Request::Renew(id) => self.leases.renew_called(*id),
             _ => {}
         }
+        let call = Call {
+            request: request.clone(),
+            floor: self.floor,
+            compacted_floor: self.compacted_floor,
+            at: now,
+            lease: lease.map(|id| self.leases.known(id, now)).unwrap_or_default(),
+            fresh,
+        };
         self.next_call += 1;
         self.pending.insert(self.next_call, call);
         self.next_call
@@ -208,12 +215,17 @@ impl Oracle {
 
     fn judge(&mut self, call: &Call, response: &Response, sight: &Sight) -> Verdict {
         if let (Request::Renew(id), Response::Renew(ttl)) = (&call.request, response) {
-            return self.leases.renewed(*id, *ttl, call.at, sight.now);
+            return self.leases.renewed(*id, *ttl, (call.at, call.lease), sight.now);
         }
         let revision = response.revision().ok_or("an answer without a revision")?;
         if revision < call.floor || revision > sight.revision {
             let (low, high) = (call.floor, sight.revision);
             return Err(format!("revision {revision} is not in {low}..={high}"));
+        }
+        match response {
+            Response::TimeToLive(told) => return self.judge_left(call, told, sight),
+            Response::HashKv(told) => return self.judge_hash(call, told, sight),
+            _ => {}
         }
         let request = &call.request;
         let changing = self.change_at(call, revision);
@@ -259,16 +271,16 @@ impl Oracle {
     fn judge_side(&mut self, call: &Call, response: &Response, sight: &Sight) -> Verdict {
         match (&call.request, response) {
             (Request::Grant(request), _) => {
-                if call.lease_sure {
+                if self.leases.was_alive(request.id, call.lease, sight.now) {
                     return Err(format!("lease {} was granted while it lives", request.id));
                 }
                 self.leases.granted(request.id, call.at, sight.now);
             }
             (Request::Revoke(request), _) => {
-                if call.lease_dead {
+                if self.leases.was_dead(request.id, call.lease) {
                     return Err(format!("lease {} was revoked twice", request.id));
                 }
-                self.leases.died(request.id);
+                self.leases.revoked(request.id, call.lease);
             }
             (Request::Compact(request), _) => {
                 if request.revision <= call.compacted_floor || sight.compacted < request.revision {
@@ -281,7 +293,9 @@ impl Oracle {
             {
                 return Err("a read below the compacted revision".to_owned());
             }
-            (Request::Put(request), _) if request.lease != 0 && call.lease_dead => {
+            (Request::Put(request), _)
+                if request.lease != 0 && self.leases.was_dead(request.lease, call.lease) =>
+            {
                 return Err(format!("a key was put under the dead lease {}", request.lease));
             }
             _ => {}
@@ -295,22 +309,68 @@ impl Oracle {
                 request.revision > 0 && request.revision < sight.compacted
             }
             (Reason::Compacted, Request::Compact(request)) => request.revision <= sight.compacted,
+            (Reason::Compacted, Request::HashKv(revision)) => *revision < sight.compacted,
+            (Reason::FutureRevision, Request::HashKv(revision)) => *revision > call.floor,
             (Reason::FutureRevision, Request::Range(request)) => request.revision > call.floor,
             (Reason::FutureRevision, Request::Compact(request)) => request.revision > call.floor,
             (Reason::LeaseNotFound, request) => {
                 let id = lease_of(request);
-                let sure =
-                    call.lease_sure && id.is_some_and(|id| self.leases.surely_alive(id, sight.now));
-                id.is_some() && !sure
+                id.is_some_and(|id| !self.leases.was_alive(id, call.lease, sight.now))
             }
-            (Reason::LeaseExists, Request::Grant(_)) => call.lease_known,
+            (Reason::LeaseExists, Request::Grant(request)) => {
+                !(call.fresh && self.leases.is_only_grant(request.id, call.lease))
+            }
             (Reason::KeyNotFound, request) => (call.floor..=sight.revision)
                 .any(|at| evaluate(&self.model, at, request).err() == Some(reason)),
             (Reason::RequestTooLarge, request) => request.encoded_len() > REQUEST_BYTES_SURE,
             (Reason::TooManyRequests | Reason::NoSpace, _) => true,
             _ => false,
         };
+        match &call.request {
+            Request::Grant(request) => self.leases.grant_refused(request.id),
+            Request::Revoke(request) => self.leases.revoke_refused(request.id),
+            _ => {}
+        }
         if possible { Ok(()) } else { Err(format!("no reason for {reason:?}")) }
+    }
+
+    fn judge_left(&self, call: &Call, told: &LeaseTimeToLiveResponse, sight: &Sight) -> Verdict {
+        let id = told.id;
+        if told.ttl < 0 {
+            return match self.leases.was_alive(id, call.lease, sight.now) {
+                true => Err(format!("lease {id} was called gone within its time")),
+                false => Ok(()),
+            };
+        }
+        let mut keys = told.keys.clone();
+        keys.sort();
+        let at = told.header.as_ref().map_or(0, |header| header.revision);
+        let mut due = self.model.state(at);
+        due.retain(|kv| kv.lease == id);
+        if !due.iter().map(|kv| &kv.key).eq(keys.iter()) {
+            return Err(format!("lease {id} has the keys {due:?}"));
+        }
+        self.leases.told_left(id, (told.ttl, told.granted_ttl), call.lease, sight.now)
+    }
+
+    fn judge_hash(&self, call: &Call, told: &HashKvResponse, sight: &Sight) -> Verdict {
+        let asked = match call.request {
+            Request::HashKv(asked) if asked != 0 => asked,
+            _ => told.header.as_ref().map_or(0, |header| header.revision),
+        };
+        let compacted = told.compact_revision;
+        let now = (call.compacted_floor..=sight.compacted).contains(&compacted);
+        let remembered = !now && compacted < asked && self.compactions.contains(&asked);
+        if told.hash_revision != asked || !(now || remembered) {
+            return Err(format!("a hash of {asked} compacted at up to {}", sight.compacted));
+        }
+        // A compaction remembers the hash it took; the answer does not say which of both it is.
+        let right = hash_kv(&self.model, asked, compacted, remembered);
+        let also = hash_kv(&self.model, asked, compacted, true);
+        if told.hash == right || told.hash == also {
+            return Ok(());
+        }
+        Err(format!("the hash is {right}"))
     }
 
     /// The clock went on by `span` in which the store had no time to do anything: it jumped, or the
@@ -382,7 +442,7 @@ fn lease_of(request: &Request) -> Option<i64> {
         Request::Put(request) if request.lease != 0 => Some(request.lease),
         Request::Grant(request) => Some(request.id),
         Request::Revoke(request) => Some(request.id),
-        Request::Renew(id) => Some(*id),
+        Request::Renew(id) | Request::TimeToLive(id) => Some(*id),
         _ => None,
     }
 }

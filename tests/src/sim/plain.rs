@@ -14,15 +14,18 @@ use ringbolt_engine::Reason;
 use ringbolt_io::local::Bell;
 use ringbolt_io::sim::BOOT_ID_PATH;
 use ringbolt_io::{AlignedBuffer, Io, MonoTime, OpenHow};
-use ringbolt_proto::etcdserverpb::{LeaseRevokeRequest, RangeRequest};
+use ringbolt_proto::etcdserverpb::{
+    HashKvResponse, LeaseRevokeRequest, LeaseTimeToLiveResponse, RangeRequest,
+};
 use ringbolt_proto::mvccpb::event::EventType;
 use ringbolt_proto::mvccpb::{Event, KeyValue};
 
 use super::evaluate::evaluate;
+use super::hashes::hash_kv;
 use super::model::{Model, contains};
 use super::oracle::Sight;
 use super::recovery::Stored;
-use super::request::{Failure, Outcome, Request, Response};
+use super::request::{Failure, Outcome, Request, Response, header};
 use super::store::{Message, Mode, Place, Store, WatchSpec};
 
 /// In which way a plain store is wrong.
@@ -49,10 +52,12 @@ pub enum Wrong {
     NoFence,
     CompactionForgotten,
     RefusesWithoutReason,
+    HashIsWrong,
+    LeaseKeysWrong,
 }
 
 /// Every way to be wrong, by the number of its store.
-pub const WRONGS: [Wrong; 20] = [
+pub const WRONGS: [Wrong; 22] = [
     Wrong::Nothing,
     Wrong::LosesAcknowledged,
     Wrong::ReadsThePast,
@@ -73,6 +78,8 @@ pub const WRONGS: [Wrong; 20] = [
     Wrong::NoFence,
     Wrong::CompactionForgotten,
     Wrong::RefusesWithoutReason,
+    Wrong::HashIsWrong,
+    Wrong::LeaseKeysWrong,
 ];
 
 #[derive(Clone)]
@@ -183,6 +190,18 @@ impl<const WRONG: usize> Plain<WRONG> {
                 self.deadlines.borrow_mut().remove(&revoke.id);
             }
             Request::Compact(compact) => contents.compacted = compact.revision,
+            Request::TimeToLive(id) => response = self.time_to_live(&contents, *id),
+            Request::HashKv(asked) => {
+                let revision = if *asked == 0 { at } else { *asked };
+                let compact_revision = contents.compacted;
+                let hash = hash_kv(&contents.model, revision, compact_revision, false);
+                response = Response::HashKv(HashKvResponse {
+                    header: header(at),
+                    hash: hash ^ u32::from(self.is(Wrong::HashIsWrong)),
+                    compact_revision,
+                    hash_revision: revision,
+                });
+            }
             Request::Renew(id) => {
                 let risen = self.is(Wrong::LeaseRises);
                 let ttl = contents.leases.get(id).copied().or(risen.then_some(5)).unwrap_or(0);
@@ -202,6 +221,27 @@ impl<const WRONG: usize> Plain<WRONG> {
         self.spoil(&mut response);
         self.publish();
         Ok(response)
+    }
+
+    fn time_to_live(&self, contents: &Contents, id: i64) -> Response {
+        let mut told = LeaseTimeToLiveResponse {
+            header: header(contents.model.revision()),
+            id,
+            ttl: -1,
+            ..LeaseTimeToLiveResponse::default()
+        };
+        let left = self.deadlines.borrow().get(&id).map(|at| at.since(self.io.now()).as_secs());
+        if let (Some(left), Some(ttl)) = (left, contents.leases.get(&id)) {
+            told.ttl = i64::try_from(left).expect("short");
+            told.granted_ttl = *ttl;
+            let mut live = contents.model.state(contents.model.revision());
+            live.retain(|kv| kv.lease == id);
+            told.keys = live.into_iter().map(|kv| kv.key).collect();
+            if self.is(Wrong::LeaseKeysWrong) {
+                told.keys.pop();
+            }
+        }
+        Response::TimeToLive(told)
     }
 
     fn spoil(&self, response: &mut Response) {
@@ -226,6 +266,10 @@ impl<const WRONG: usize> Plain<WRONG> {
         }
         match request {
             Request::Range(range) => reads(range),
+            Request::HashKv(revision) if *revision > at => Err(Reason::FutureRevision),
+            Request::HashKv(revision) if *revision > 0 && *revision < contents.compacted => {
+                Err(Reason::Compacted)
+            }
             Request::Put(put) if put.lease != 0 && !contents.leases.contains_key(&put.lease) => {
                 Err(Reason::LeaseNotFound)
             }

@@ -11,13 +11,15 @@ use ringbolt_engine::wal::WalConfig;
 use ringbolt_engine::watch::{Hub, Pull, Spec, StreamEnd, WatcherKey, response};
 use ringbolt_engine::{Error, LeaseId, Reason, Revision};
 use ringbolt_io::{Io, MonoTime};
-use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse, WatchResponse};
+use ringbolt_proto::etcdserverpb::{
+    HashKvResponse, LeaseTimeToLiveRequest, RangeRequest, RangeResponse, WatchResponse,
+};
 use ringbolt_proto::mvccpb::event::EventType;
 use ringbolt_proto::mvccpb::{Event, KeyValue};
 
 use super::oracle::Sight;
 use super::recovery::Stored;
-use super::request::{Failure, Outcome, Request, Response};
+use super::request::{Failure, Outcome, Request, Response, header};
 use super::store::{Message, Mode, Place, Store, WatchSpec};
 
 /// Bytes of events a watcher pulls at once: few, so that batches are cut often.
@@ -27,6 +29,7 @@ const SEGMENT_BYTES: u64 = 160 * 1024;
 
 /// A replica and its watchers.
 pub struct Ours {
+    io: Io,
     replica: Rc<Replica>,
     hub: Rc<RefCell<Hub>>,
     limits: validate::Limits,
@@ -104,7 +107,9 @@ impl Ours {
             Request::Compact(compact) => Command::Compact(compact),
             Request::Grant(grant) => Command::LeaseGrant(grant),
             Request::Revoke(revoke) => Command::LeaseRevoke(revoke),
-            Request::Range(_) | Request::Renew(_) => unreachable!("not a change"),
+            Request::Range(_) | Request::Renew(_) | Request::TimeToLive(_) | Request::HashKv(_) => {
+                unreachable!("not a change")
+            }
         };
         Ok(match self.propose(command).await? {
             Reply::Put(response) => Response::Put(response),
@@ -151,7 +156,7 @@ impl Store for Ours {
                 shown.borrow_mut().publish(&replica.state().mvcc);
             }
         });
-        Ok(Rc::new(Ours { replica, hub, limits }))
+        Ok(Rc::new(Ours { io: io.clone(), replica, hub, limits }))
     }
 
     async fn ask(&self, request: Request) -> Outcome {
@@ -160,6 +165,23 @@ impl Store for Ours {
             Request::Renew(id) => {
                 let renewed = self.replica.lease_renew(LeaseId(id)).await;
                 renewed.map(Response::Renew).map_err(failure)
+            }
+            Request::TimeToLive(id) => {
+                let request = LeaseTimeToLiveRequest { id, keys: true };
+                let deadlines = self.replica.deadlines().map_err(failure)?;
+                let state = self.replica.state();
+                let told = read::lease_time_to_live(&state, &deadlines, &request, self.io.now());
+                Ok(Response::TimeToLive(told))
+            }
+            Request::HashKv(revision) => {
+                let state = self.replica.state();
+                let hash = state.mvcc.hash_kv(revision).map_err(Failure::Refused)?;
+                Ok(Response::HashKv(HashKvResponse {
+                    header: header(state.mvcc.revision().0),
+                    hash: hash.hash,
+                    compact_revision: hash.compact_revision,
+                    hash_revision: hash.hash_revision,
+                }))
             }
             change => self.change(change).await,
         }

@@ -3,9 +3,10 @@
 use prost::Message;
 use ringbolt_engine::Reason;
 use ringbolt_proto::etcdserverpb::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse,
-    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, ResponseHeader, TxnRequest, TxnResponse,
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, HashKvResponse,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    LeaseTimeToLiveResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, ResponseHeader,
+    TxnRequest, TxnResponse,
 };
 
 /// A request of a client.
@@ -27,6 +28,10 @@ pub enum Request {
     Revoke(LeaseRevokeRequest),
     /// Renews a lease.
     Renew(i64),
+    /// Asks what is left of a lease, with its keys.
+    TimeToLive(i64),
+    /// Asks for the hash of everything up to a revision; 0 is now.
+    HashKv(i64),
 }
 
 /// The answer to a request that was done. Headers hold only the revision.
@@ -48,6 +53,10 @@ pub enum Response {
     Revoke(LeaseRevokeResponse),
     /// To `Renew`: the seconds it lives now, 0 when it is gone.
     Renew(i64),
+    /// To `TimeToLive`.
+    TimeToLive(LeaseTimeToLiveResponse),
+    /// To `HashKv`.
+    HashKv(HashKvResponse),
 }
 
 /// Why a request was not answered with a response.
@@ -76,7 +85,7 @@ impl Request {
             Request::Compact(request) => request.encoded_len(),
             Request::Grant(request) => request.encoded_len(),
             Request::Revoke(request) => request.encoded_len(),
-            Request::Renew(_) => 0,
+            Request::Renew(_) | Request::TimeToLive(_) | Request::HashKv(_) => 0,
         }
     }
 }
@@ -93,6 +102,8 @@ impl Response {
             Response::Compact(response) => response.header.as_ref(),
             Response::Grant(response) => response.header.as_ref(),
             Response::Revoke(response) => response.header.as_ref(),
+            Response::TimeToLive(response) => response.header.as_ref(),
+            Response::HashKv(response) => response.header.as_ref(),
             Response::Renew(_) => None,
         };
         header.map(|header| header.revision)

@@ -80,6 +80,8 @@ catches! {
     catches_missing_fences 17,
     catches_forgotten_compactions 18,
     catches_refusals_without_reason 19,
+    catches_wrong_hashes 20,
+    catches_missing_keys_of_leases 21,
 }
 
 /// The enumeration comes to an end, and a store that loses writes is caught by it.

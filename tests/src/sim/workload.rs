@@ -16,6 +16,8 @@ use super::store::WatchSpec;
 
 /// Keys of the whole keyspace: few, so that clients meet.
 const KEYS: u64 = 14;
+/// Ids of leases.
+const LEASE_IDS: u64 = 60;
 /// Granted seconds of leases.
 pub const LEASE_TTL_S: (u64, u64) = (2, 6);
 
@@ -50,7 +52,9 @@ impl Writer {
             57..80 => Request::Range(self.range(oracle)),
             80..85 => Request::Grant(self.grant()),
             85..88 => Request::Revoke(LeaseRevokeRequest { id: self.lease(oracle) }),
-            88..96 => Request::Renew(self.lease(oracle)),
+            88..93 => Request::Renew(self.lease(oracle)),
+            93 => Request::TimeToLive(self.lease(oracle)),
+            94 => Request::HashKv(self.hash_revision(oracle)),
             _ => Request::Compact(self.compact(oracle)),
         }
     }
@@ -141,12 +145,23 @@ impl Writer {
         CompactionRequest { revision, physical: self.rng.below(4) == 0 }
     }
 
-    /// An id is never granted twice: what is certain of a lease is certain of its id.
+    /// Now and then the hash of a compaction, which a store may remember.
+    fn hash_revision(&mut self, oracle: &Oracle) -> i64 {
+        match self.rng.below(3) {
+            0 => 0,
+            1 => oracle.compacted().max(0),
+            _ => self.revision(oracle),
+        }
+    }
+
+    /// Few ids, so that they are granted again; an id always has the same time to live.
     fn grant(&mut self) -> LeaseGrantRequest {
-        let id = i64::try_from(self.rng.below(1 << 40)).expect("40 bits") + 1;
+        let number = self.rng.below(LEASE_IDS);
+        let (least, most) = LEASE_TTL_S;
+        let seconds = |number: u64| i64::try_from(number).expect("a small number");
+        let id = seconds(number + 1);
         self.leases.push(id);
-        let ttl = i64::try_from(self.rng.between(LEASE_TTL_S)).expect("seconds");
-        LeaseGrantRequest { id, ttl }
+        LeaseGrantRequest { id, ttl: seconds(least + number % (most - least + 1)) }
     }
 
     /// A lease of its own, of anybody, or of nobody.
@@ -156,7 +171,7 @@ impl Writer {
             0 => 999_999_999_999_999,
             1..6 if !known.is_empty() => known[self.rng.index(known.len())],
             _ => match self.leases.len() {
-                0 => 7,
+                0 => 777,
                 len => self.leases[len - 1 - self.rng.index(len.min(3))],
             },
         }

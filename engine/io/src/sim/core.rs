@@ -233,7 +233,17 @@ impl Core {
         }
         let faults = &mut files.faults;
         let fate = fate_of(&op, faults, &mut self.rng);
+        let counts = &mut files.counts;
+        match (&op, fate) {
+            (_, Fate::Right) => {}
+            (_, Fate::Misdirect) => counts.misdirected += 1,
+            (Op::Read { .. }, Fate::Fail) => counts.failed_reads += 1,
+            (Op::Write { .. }, Fate::Fail) => counts.failed_writes += 1,
+            (_, Fate::Fail) => counts.failed_syncs += 1,
+        }
+        let faults = &files.faults;
         let wait = if self.rng.chance(faults.slow_ppm) {
+            files.counts.slow += 1;
             self.rng.between((faults.slow_us.0 * 1000, faults.slow_us.1 * 1000))
         } else {
             self.rng.between(usual)
@@ -278,6 +288,7 @@ impl Core {
             let late = (files.faults.late_us.0 * 1000, files.faults.late_us.1 * 1000);
             if flight.changes_disk() && self.rng.coin() {
                 let wait = self.rng.between(late);
+                self.machines[index].files.counts.late += 1;
                 self.put_in_flight(wait, flight);
             } else if let Some(handle) = handle_of(&flight.op) {
                 self.machines[index].files.end(handle);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::core::{Core, ShardRef, Shared};
-use super::disk::{Damage, DiskFaults};
+use super::disk::{Damage, DiskFaults, FaultCounts};
 use super::driver::SimDriver;
 use super::limits::TURNS_WITHOUT_TIME_MAX;
 use super::net::address_of;
@@ -242,6 +242,12 @@ impl World {
     /// Changes the faults of the machine's disk.
     pub fn disk_faults(&mut self, machine: MachineId, change: impl FnOnce(&mut DiskFaults)) {
         change(&mut self.core.borrow_mut().machines[machine.0].files.faults);
+    }
+
+    /// How often each fault of the machine's disk happened so far.
+    #[must_use]
+    pub fn fault_counts(&self, machine: MachineId) -> FaultCounts {
+        self.core.borrow().machines[machine.0].files.counts
     }
 
     /// Makes a directory and its parents, durable at once. Everything else on the disk becomes

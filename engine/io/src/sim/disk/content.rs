@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::FaultCounts;
 use crate::disk::Durability;
 use crate::sim::limits::{BLOCK_BYTES, FILE_BYTES_MAX};
 use crate::sim::rng::Rng;
@@ -183,14 +184,23 @@ impl Content {
     }
 
     /// The power goes.
-    pub(super) fn lose(&mut self, loss: Loss, sector_bytes: usize, rng: &mut Rng) {
+    pub(super) fn lose(
+        &mut self,
+        loss: Loss,
+        sector_bytes: usize,
+        rng: &mut Rng,
+        counts: &mut FaultCounts,
+    ) {
         for index in std::mem::take(&mut self.dirty) {
             let block = &mut self.blocks[index];
             let dirty = block.dirty.take().expect("C3: the block is dirty");
             block.view = match loss {
-                Loss::Everything => dirty.stable,
+                Loss::Everything => {
+                    counts.lost += 1;
+                    dirty.stable
+                }
                 Loss::Nothing => block.view.take(),
-                Loss::Sectors => dirty.survivors(sector_bytes, rng),
+                Loss::Sectors => dirty.survivors(sector_bytes, rng, counts),
             };
         }
         let last = self.size;
@@ -267,16 +277,19 @@ impl Block {
 impl Dirty {
     /// What the medium holds of the block after the power went: each sector is any of the versions
     /// or the stable one, or the front of one and the back of another.
-    fn survivors(&self, sector_bytes: usize, rng: &mut Rng) -> Data {
+    fn survivors(&self, sector_bytes: usize, rng: &mut Rng, counts: &mut FaultCounts) -> Data {
         let versions: Vec<&Data> = std::iter::once(&self.stable)
             .chain(self.versions.iter().map(|(_, data)| data))
             .collect();
         let mut block = ZEROS;
         for start in (0..BLOCK_BYTES).step_by(sector_bytes) {
             let end = start + sector_bytes;
-            let front = bytes_in(versions[rng.index(versions.len())]);
+            let version = rng.index(versions.len());
+            counts.lost += u64::from(version == 0);
+            let front = bytes_in(versions[version]);
             block[start..end].copy_from_slice(&front[start..end]);
             if rng.below(8) == 0 {
+                counts.torn += 1;
                 let cut = start + rng.index(sector_bytes);
                 let back = bytes_in(versions[rng.index(versions.len())]);
                 block[cut..end].copy_from_slice(&back[cut..end]);

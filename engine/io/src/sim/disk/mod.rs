@@ -67,6 +67,29 @@ impl Default for DiskFaults {
     }
 }
 
+/// How often each fault of a disk happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Reads that failed.
+    pub failed_reads: u64,
+    /// Writes that failed.
+    pub failed_writes: u64,
+    /// Syncs that failed.
+    pub failed_syncs: u64,
+    /// Writes that found the disk full.
+    pub full: u64,
+    /// Writes that landed on another block.
+    pub misdirected: u64,
+    /// Operations that took long.
+    pub slow: u64,
+    /// Writes that landed after the death of their process.
+    pub late: u64,
+    /// Blocks that fell back to what was on the medium when power was lost.
+    pub lost: u64,
+    /// Sectors that were torn when power was lost.
+    pub torn: u64,
+}
+
 /// What fate a disk operation was given when it was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -96,6 +119,7 @@ pub(super) struct FileSystem {
     /// Counts completed changes: a sync covers those that completed before it was submitted.
     sequence: u64,
     pub(super) faults: DiskFaults,
+    pub(super) counts: FaultCounts,
 }
 
 impl FileSystem {
@@ -107,6 +131,7 @@ impl FileSystem {
             next_inode: 1,
             sequence: 0,
             faults: DiskFaults::default(),
+            counts: FaultCounts::default(),
         };
         let boot = Path::new(BOOT_ID_PATH);
         files.make_dir(boot.parent().expect("a path with parents"));
@@ -276,6 +301,7 @@ impl FileSystem {
         if let Some(capacity) = self.faults.capacity_bytes {
             let growth = self.content(handle).growth_bytes(offset, bytes.len());
             if growth > 0 && self.used_bytes() + growth > capacity {
+                self.counts.full += 1;
                 return Err(io::ErrorKind::StorageFull.into());
             }
         }
@@ -403,7 +429,7 @@ impl FileSystem {
         self.open.clear();
         for inode in self.inodes.values_mut() {
             inode.lock = None;
-            inode.content.lose(loss, sector_bytes, rng);
+            inode.content.lose(loss, sector_bytes, rng, &mut self.counts);
         }
         self.names.lose(loss, rng);
         self.collect_all();
