@@ -15,4 +15,7 @@ if [ -x /usr/bin/etcdctl ]; then
 else
     echo "not compared with etcdctl 3.4: it is not installed"
 fi
-target/release/compare --peers "$PEERS_DIR/bin" --ours "${OURS:-$BIN}" "${old[@]}" "$@"
+play() { target/release/compare --peers "$PEERS_DIR/bin" --ours "${OURS:-$BIN}" "${old[@]}" "$@"; }
+play "$@"
+# etcdctl's own checks judge speed. On a slow moment either server may miss a mark: then once more.
+[ $# -gt 0 ] || play tests/compare/long.txt || play tests/compare/long.txt
