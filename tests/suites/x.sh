@@ -31,8 +31,6 @@ setup() {
     local missing=()
     command -v cc >/dev/null || missing+=(gcc libc6-dev)
     command -v git >/dev/null || missing+=(git)
-    # The raft crate compiles its messages with protoc at build time.
-    command -v protoc >/dev/null || missing+=(protobuf-compiler)
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 }
 
