@@ -4,7 +4,7 @@
 set -euo pipefail
 source tests/suites/lib.sh
 peers etcd
-(cd tests/go && go build -o "$WORK/client" .)
+build_client
 at() { "$ETCDCTL" --endpoints="127.0.0.1:$CLIENT_PORT" "$@"; }
 PASSED=0
 
@@ -56,16 +56,23 @@ refused "etcd's data directory" 1 'etcd' --data-dir="$WORK/foreign" "${away[@]}"
 [ "$(cat "$WORK/foreign/member/snap/db")" = stranger ] || fail "a foreign directory was changed"
 touch "$WORK/file"
 refused "data directory is a file" 1 "$WORK/file" --data-dir="$WORK/file" "${away[@]}"
-if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+not_writable() { # not_writable COMMAND...: starts the server as somebody who may not write here
+    local status=0
     mkdir -p "$WORK/readonly" && chmod 555 "$WORK/readonly" && chmod 755 "$WORK"
     cp "$BIN" "$WORK/ringbolt"
-    status=0
-    setpriv --reuid=65534 --regid=65534 --clear-groups "$WORK/ringbolt" --data-dir="$WORK/readonly/data" \
+    "$@" "$WORK/ringbolt" --data-dir="$WORK/readonly/data" \
         --listen-client-urls=unix://@ringbolt-readonly --advertise-client-urls=http://127.0.0.1:1 \
         --listen-peer-urls=http://127.0.0.1:23990 >"$WORK/out.txt" 2>&1 || status=$?
     [ $status = 1 ] || fail "a directory that cannot be written: exit $status"
     grep -qi 'permission denied' "$WORK/out.txt" || fail "no 'permission denied': $(cat "$WORK/out.txt")"
     echo "passed data directory not writable"
+}
+if [ "$(id -u)" != 0 ]; then
+    not_writable timeout 20
+elif [ -n "$(packages_of setpriv)" ]; then
+    not_checked "a data directory that is not writable: sudo apt-get install $(packages_of setpriv)"
+else
+    not_writable timeout 20 setpriv --reuid=65534 --regid=65534 --clear-groups
 fi
 
 # -- requests
@@ -120,7 +127,7 @@ echo "passed a damaged log"
 disk_full() {
     local image=$WORK/disk.img mount=$WORK/disk
     truncate -s 256M "$image" && mkfs.ext4 -q "$image" && mkdir -p "$mount"
-    mount -o loop "$image" "$mount" 2>/dev/null || { echo "skipped the full disk: no loop device here"; return; }
+    mount -o loop "$image" "$mount" 2>/dev/null || { not_checked "the full disk: no loop device here"; return; }
     trap 'umount -l "$WORK/disk" 2>/dev/null || true; cleanup' EXIT
     start_server full --data-dir="$mount/data"
     at put before full >/dev/null
@@ -142,4 +149,10 @@ disk_full() {
     umount "$mount"
     echo "passed a full disk: refused, served reads and deletes, resumed by itself"
 }
-if [ "$(id -u)" = 0 ] && command -v mkfs.ext4 >/dev/null; then disk_full; else echo "skipped the full disk: needs root"; fi
+if [ "$(id -u)" != 0 ]; then
+    not_checked "the full disk: only root can mount one"
+elif [ -n "$(packages_of mkfs.ext4 mount)" ]; then
+    not_checked "the full disk: sudo apt-get install $(packages_of mkfs.ext4 mount)"
+else
+    disk_full
+fi

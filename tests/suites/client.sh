@@ -4,7 +4,7 @@
 set -euo pipefail
 source tests/suites/lib.sh
 peers etcd
-(cd tests/go && go build -o "$WORK/client" .)
+build_client
 
 run() { # run TITLE BINARY ARGUMENT...
     echo "-- $1"

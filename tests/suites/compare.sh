@@ -3,17 +3,15 @@
 # sizes and times.
 set -euo pipefail
 source tests/suites/lib.sh
+need curl
 peers etcd
 cargo build --release -q -p tests --bin compare
 # The old client that is still in many scripts; Debian has it.
-if [ ! -x /usr/bin/etcdctl ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    apt-get install -y -qq etcd-client >/dev/null 2>&1 || true
-fi
 old=()
 if [ -x /usr/bin/etcdctl ]; then
     old=(--etcdctl34 /usr/bin/etcdctl)
 else
-    echo "not compared with etcdctl 3.4: it is not installed"
+    not_checked "etcdctl 3.4: sudo apt-get install etcd-client"
 fi
 play() { target/release/compare --peers "$PEERS_DIR/bin" --ours "${OURS:-$BIN}" "${old[@]}" "$@"; }
 play "$@"

@@ -8,8 +8,8 @@
 # SERVER=path runs another server (etcd itself), to check the check.
 set -euo pipefail
 source tests/suites/lib.sh
+need openssl
 peers kubernetes kwok etcd
-command -v kubectl >/dev/null || skip "kubectl is not installed"
 BIN=${SERVER:-$BIN}
 source tests/suites/kube.sh
 DOWN=() # "from to" in seconds of the day, while the server was down on purpose

@@ -4,9 +4,8 @@
 #   crash.sh [ROUNDS]   kills per engine and mode (default 100)
 set -euo pipefail
 source tests/suites/lib.sh
-command -v go >/dev/null || skip "Go is not installed"
 rounds=${1:-${CRASH_ROUNDS:-100}}
-(cd tests/go && go build -o "$WORK/client" .)
+build_client
 for engine in uring epoll; do
     echo "-- safe, $engine"
     "$WORK/client" crash -server "$BIN" -rounds "$rounds" -unix -flags "--io-engine=$engine"

@@ -3,8 +3,8 @@
 # safe one. A restart loses the events alone, and nothing hangs.
 set -euo pipefail
 source tests/suites/lib.sh
+need openssl
 peers kubernetes etcd
-command -v kubectl >/dev/null || skip "kubectl is not installed"
 source tests/suites/kube.sh
 
 EVENTS=$WORK/events.sock

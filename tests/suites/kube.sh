@@ -6,7 +6,7 @@ PROGRAMS=$PEERS_DIR/bin
 API=16443
 COMPONENTS=()
 
-kube() { kubectl --kubeconfig "$WORK/kube/config" "$@"; }
+kube() { "$PROGRAMS/kubectl" --kubeconfig "$WORK/kube/config" "$@"; }
 
 write_kubeconfig() {
     mkdir -p "$WORK/kube"

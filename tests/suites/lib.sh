@@ -2,10 +2,11 @@
 # What the black-box suites share: a work directory, peers, starting and stopping servers.
 # A suite sources this from the root of the tree. Everything it starts ends with it.
 
+source tests/suites/needs.sh
+
 BIN=$PWD/target/release/ringbolt
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ringbolt-suite.XXXXXX")
 CLIENT_PORT=${CLIENT_PORT:-23790}
-export PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
 SERVER_PID=
 
 cleanup() {
@@ -20,7 +21,20 @@ trap 'exit 130' INT TERM
 
 skip() { echo "skipped: $*"; exit 77; }
 
+not_checked() { echo "not checked: $*"; } # a part; ./x shows it beside the result
+
 fail() { echo "FAILED: $*" >&2; exit 1; }
+
+need() { # need COMMAND...: or the suite is skipped
+    local missing
+    missing=$(packages_of "$@")
+    [ -z "$missing" ] || skip "missing: sudo apt-get install $missing"
+}
+
+build_client() { # the Go client's checks, in $WORK/client
+    use_go || exit 77
+    (cd tests/go && go build -o "$WORK/client" .)
+}
 
 peers() { # peers NAME...: builds them, or skips the suite where that cannot be done
     local status=0

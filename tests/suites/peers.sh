@@ -11,9 +11,10 @@ BENCHMARK_VERSION=v3.6.8
 KUBERNETES_MINOR=37
 KUBERNETES_VERSION=1.$KUBERNETES_MINOR.2
 KWOK_VERSION=v0.8.0
-DIR=${PEERS_DIR:-$HOME/.cache/ringbolt-peers}
 
-command -v go >/dev/null || { echo "skipped: Go 1.26 or newer is not installed"; exit 77; }
+source "$(dirname "${BASH_SOURCE[0]}")/needs.sh"
+DIR=$PEERS_DIR
+use_go || exit 77
 mkdir -p "$DIR/bin"
 
 have() { for name in "$@"; do [ -x "$DIR/bin/$name" ] || return 1; done; }
@@ -53,10 +54,10 @@ h2spec() {
 }
 
 kubernetes() {
-    have kube-apiserver kube-controller-manager kube-scheduler && return
+    local programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl)
+    have "${programs[@]}" && return
     enter kubernetes
     local file stamp=k8s.io/component-base/version
-    local programs=(kube-apiserver kube-controller-manager kube-scheduler)
     file=$(go mod download -json k8s.io/kubernetes@v$KUBERNETES_VERSION | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
     # Its staging modules are required at v0.0.0 and live in the registry at the matching 0.x.
     go mod edit -require=k8s.io/kubernetes@v$KUBERNETES_VERSION
@@ -66,7 +67,7 @@ kubernetes() {
     imports "${programs[@]/#/k8s.io/kubernetes/cmd/}"
     go mod tidy
     for program in "${programs[@]}"; do
-        go build -o "$DIR/bin/" -ldflags "-X $stamp.gitVersion=v$KUBERNETES_VERSION \
+        have "$program" || go build -o "$DIR/bin/" -ldflags "-X $stamp.gitVersion=v$KUBERNETES_VERSION \
             -X $stamp.gitMajor=1 -X $stamp.gitMinor=$KUBERNETES_MINOR" "k8s.io/kubernetes/cmd/$program"
     done
 }

@@ -3,8 +3,9 @@
 # and says so, `uring` is a hard error that names cause and remedy, and everything works.
 set -euo pipefail
 source tests/suites/lib.sh
+need perl curl
 peers etcd h2spec
-(cd tests/go && go build -o "$WORK/client" .)
+build_client
 
 cat >"$WORK/confined" <<S
 #!/bin/sh

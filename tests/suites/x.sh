@@ -2,36 +2,50 @@
 # The body of ./x: set-up, build, run, and the list of suites with their times.
 set -euo pipefail
 
+source tests/suites/needs.sh
+
 SUITES=(unit sim compare client h2spec badinput crash seccomp keyspaces controlplane figures)
-PEERS=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ringbolt-peers}
 RESULTS=${RESULTS_DIR:-target/results}
 BIN=target/release/ringbolt
-export PEERS_DIR=$PEERS
 
 say() { printf '\n== %s\n' "$*"; }
 
-install_packages() { # install_packages PACKAGE...: as root, or names the command
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        say "installing $*"
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null 2>&1 || {
-            apt-get update -qq >/dev/null
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
-        }
-    else
-        echo "missing: $*. Install with: sudo apt-get install -y $*" >&2
-        exit 1
+die() { echo "$*" >&2; exit 1; }
+
+setup() { # what a build needs
+    local missing version least
+    missing=$(packages_of cc git)
+    # Raft's messages are compiled with protoc at build time.
+    ! can_install || missing="$missing $(packages_of protoc)"
+    missing=$(echo "$missing" | xargs)
+    if [ -n "$missing" ]; then
+        can_install || die "missing: $missing. Install with: sudo apt-get install $missing"
+        # shellcheck disable=SC2086
+        install_packages $missing
     fi
+    least=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    version=$(cargo --version 2>/dev/null | cut -d' ' -f2) || true
+    [ -n "$version" ] || die "cargo is missing: install Rust $least or newer with rustup, then run this again"
+    not_older "$least" "$version" || die "Rust is $version; $least or newer is needed: rustup update stable"
+    [ -z "$(packages_of protoc)" ] || [ -n "${PROTOC-}" ] || bring_protoc ||
+        die "protoc is missing. Install with: sudo apt-get install protobuf-compiler"
 }
 
-setup() {
-    command -v cargo >/dev/null || {
-        echo "cargo is missing: install Rust 1.95 or newer with rustup, then run this again" >&2
-        exit 1
-    }
-    local missing=()
-    command -v cc >/dev/null || missing+=(gcc libc6-dev)
-    command -v git >/dev/null || missing+=(git)
-    [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+setup_tests() { # what the suites need beyond that; a suite whose needs are not met says so itself
+    local missing
+    missing=$(packages_of curl openssl perl mkfs.ext4 setpriv mount etcdctl)
+    go_serves "$PEERS_DIR/go/bin/go" || missing="$missing $(packages_of go)"
+    missing=$(echo "$missing" | xargs)
+    if [ -n "$missing" ] && can_install; then
+        # shellcheck disable=SC2086
+        install_packages $missing || echo "apt-get could not install all of: $missing"
+    elif [ -n "$missing" ]; then
+        echo "some suites will be skipped; they need: sudo apt-get install $missing"
+    fi
+    if command -v rustup >/dev/null && ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+        rustup component add rustfmt clippy || true
+    fi
+    ! command -v go >/dev/null || use_go || true
 }
 
 build() {
@@ -53,6 +67,7 @@ run_suite() { # run_suite NAME: its output in a file, one line here
            tail -n 40 "$RESULTS/$name.log" | sed 's/^/    /'
            FAILED=$((FAILED + 1)) ;;
     esac
+    sed -n 's/^not checked: /    not checked: /p' "$RESULTS/$name.log"
 }
 
 run_suites() {
@@ -71,9 +86,9 @@ run_suites() {
 
 case ${1:-} in
     run) shift; setup; build; say "running"; exec "$BIN" "$@" ;;
-    test) shift; setup; build; run_suites "$@" ;;
+    test) shift; say "setting up"; setup; setup_tests; build; run_suites "$@" ;;
     suites) printf '%s\n' "${SUITES[@]}" ;;
-    setup) setup ;;
+    setup) setup; setup_tests ;;
     peers) shift; bash tests/suites/peers.sh "${@:-all}" ;;
     *) sed -n 2,7p x | sed 's/^# \{0,1\}//'; exit 2 ;;
 esac
