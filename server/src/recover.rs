@@ -27,6 +27,10 @@ struct Order {
 /// could not be recovered.
 #[must_use]
 pub fn run(arguments: &[String]) -> ExitCode {
+    if arguments.iter().any(|word| ["-h", "-help", "--help"].contains(&word.as_str())) {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let order = match parse(arguments) {
         Ok(order) => order,
         Err(why) => {

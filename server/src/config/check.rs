@@ -3,7 +3,7 @@
 use super::Config;
 use super::notice::Notice;
 use super::number::GoDuration;
-use super::table::{Group, flags};
+use super::table::{Flag, Group, flags};
 use super::url::{Url, texts};
 use super::value::{Settings, Source};
 
@@ -192,25 +192,32 @@ fn contradictions(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
+/// What a flag asks for that this build does not have: it is refused but at its default.
+#[must_use]
+pub fn missing_part(flag: &Flag) -> Option<&'static str> {
+    // Limits of a TLS that is not there change nothing.
+    let harmless = ["cors", "host-whitelist", "self-signed-cert-validity", "cipher-suites"];
+    let is_harmless = harmless.contains(&flag.name) || flag.name.starts_with("tls-");
+    let is_tls = flag.group == Group::Security || flag.name.starts_with("peer-skip-");
+    match flag.name {
+        _ if is_tls && !is_harmless => Some("TLS"),
+        // Without endpoints the settings of the discovery client change nothing either.
+        "discovery-endpoints" | "discovery-srv" | "discovery-srv-name" => Some("discovery"),
+        "enable-distributed-tracing" => Some("tracing"),
+        "wal-dir" => Some("a log outside the keyspace's directory (see --data-dir)"),
+        _ => None,
+    }
+}
+
 /// Flags whose work does not exist yet: refused where they ask for it, never passed over.
 fn later_work(settings: &Settings) -> Result<(), String> {
     let refuse = |flag: &str, what: &str| {
         let why = "this build serves plaintext single members";
         Err(format!("--{flag}: {why}; {what} is not supported"))
     };
-    // Limits of a TLS that is not there change nothing.
-    let harmless = ["cors", "host-whitelist", "self-signed-cert-validity", "cipher-suites"];
-    for flag in flags() {
-        let asks = !settings.is_default(&flag);
-        let is_tls = flag.group == Group::Security || flag.name.starts_with("peer-skip-");
-        let is_harmless = harmless.contains(&flag.name) || flag.name.starts_with("tls-");
-        if asks && is_tls && !is_harmless {
-            return refuse(flag.name, "TLS");
-        }
-        // Without endpoints the settings of the discovery client change nothing either.
-        let is_discovery = ["discovery-endpoints", "discovery-srv", "discovery-srv-name"];
-        if asks && is_discovery.contains(&flag.name) {
-            return refuse(flag.name, "discovery");
+    for flag in flags().filter(|flag| !settings.is_default(flag)) {
+        if let Some(what) = missing_part(&flag) {
+            return refuse(flag.name, what);
         }
     }
     let listeners = [
@@ -227,14 +234,31 @@ fn later_work(settings: &Settings) -> Result<(), String> {
     if settings.text("auth-token").starts_with("jwt") {
         return refuse("auth-token", "a token kind other than simple");
     }
-    if settings.flag("enable-distributed-tracing") {
-        return refuse("enable-distributed-tracing", "tracing");
-    }
-    if !settings.text("wal-dir").is_empty() {
-        return refuse("wal-dir", "a log outside the keyspace's directory (see --data-dir)");
-    }
     Ok(())
 }
+
+/// Flags that are taken but do nothing here, and why.
+pub const WITHOUT_EFFECT: [(&str, &str); 19] = [
+    ("enable-pprof", "there are no Go profiles; /debug/pprof/ answers 404"),
+    ("memory-mlock", "there is no mapped database file to lock"),
+    ("bootstrap-defrag-threshold-megabytes", "nothing here needs a defrag"),
+    ("max-wals", "log segments are recycled, not kept by count"),
+    ("backend-batch-interval", "there is no backend batch"),
+    ("backend-batch-limit", "there is no backend batch"),
+    ("force-new-cluster", "a single member already is a cluster of one"),
+    ("corrupt-check-time", "a single member has nobody to compare with"),
+    ("snapshot-count", "a checkpoint is due by bytes of log, not by entries"),
+    ("snapshot-catchup-entries", "a single member has no followers"),
+    ("initial-election-tick-advance", "a single member leads at once"),
+    ("pre-vote", "a single member has nobody to ask"),
+    ("strict-reconfig-check", "membership does not change in this build"),
+    ("max-learners", "membership does not change in this build"),
+    ("compaction-batch-limit", "removal is cut into slices by time"),
+    ("compaction-sleep-interval", "removal is cut into slices by time"),
+    ("raft-read-timeout", "a single member has no peers"),
+    ("raft-write-timeout", "a single member has no peers"),
+    ("downgrade-check-time", "downgrades are not part of this build"),
+];
 
 /// Flags that are taken but do nothing here: said once, at the start.
 fn without_effect(settings: &Settings, notices: &mut Vec<Notice>) {
@@ -247,30 +271,8 @@ fn without_effect(settings: &Settings, notices: &mut Vec<Notice>) {
              The default value is enforced, ignoring user input.";
         notices.push(Notice::warn(text, vec![]));
     }
-    let rows = [
-        ("enable-pprof", "there are no Go profiles; /debug/pprof/ answers 404"),
-        ("memory-mlock", "there is no mapped database file to lock"),
-        ("bootstrap-defrag-threshold-megabytes", "nothing here needs a defrag"),
-        ("max-wals", "log segments are recycled, not kept by count"),
-        ("backend-batch-interval", "there is no backend batch"),
-        ("backend-batch-limit", "there is no backend batch"),
-        ("force-new-cluster", "a single member already is a cluster of one"),
-        ("corrupt-check-time", "a single member has nobody to compare with"),
-        ("snapshot-count", "a checkpoint is due by bytes of log, not by entries"),
-        ("snapshot-catchup-entries", "a single member has no followers"),
-        ("initial-election-tick-advance", "a single member leads at once"),
-        ("pre-vote", "a single member has nobody to ask"),
-        ("strict-reconfig-check", "membership does not change in this build"),
-        ("max-learners", "membership does not change in this build"),
-        ("compaction-batch-limit", "removal is cut into slices by time"),
-        ("compaction-sleep-interval", "removal is cut into slices by time"),
-        ("raft-read-timeout", "a single member has no peers"),
-        ("raft-write-timeout", "a single member has no peers"),
-        ("downgrade-check-time", "downgrades are not part of this build"),
-    ];
-    for flag in flags() {
-        let row = rows.iter().find(|(name, _)| *name == flag.name && !settings.is_default(&flag));
-        if let Some((name, why)) = row {
+    for flag in flags().filter(|flag| !settings.is_default(flag)) {
+        if let Some((name, why)) = WITHOUT_EFFECT.iter().find(|(name, _)| *name == flag.name) {
             let fields = vec![("flag", format!("--{name}").into()), ("reason", (*why).into())];
             notices.push(Notice::warn("flag has no effect in this server", fields));
         }

@@ -1,6 +1,7 @@
 //! Usage, help and version texts, and the nearest name of a misspelt flag.
 
 use super::Personality;
+use super::check::{WITHOUT_EFFECT, missing_part};
 use super::table::{Flag, Group, Kind, flags};
 
 /// The version of etcd this server is like.
@@ -42,17 +43,24 @@ pub fn go_arch() -> &'static str {
 #[must_use]
 pub fn usage(personality: Personality) -> String {
     let name = personality.name();
+    // As etcd there is no such command.
+    let second = match personality {
+        Personality::Etcd => "etcd --version\n    Print the versions.",
+        Personality::Ringbolt => {
+            "ringbolt recover --accept-loss --directory=<path>\n    \
+             Give up what lies behind the damage in a log, as a refused start spells it."
+        }
+    };
     format!(
         "Usage:
 
   {name} [flags]
     Serve: the flags are those of etcd 3.7 and a few of our own.
 
-  {name} --version
-    Print the versions.
+  {second}
 
   {name} -h | --help
-    Print every flag with its default.
+    Print every flag with its default; --version prints the versions.
 
   {name} --config-file <path>
     Take the settings from a YAML or JSON file. Flags and environment variables
@@ -71,9 +79,9 @@ pub fn usage(personality: Personality) -> String {
     )
 }
 
-/// The list of all flags.
+/// The list of all flags, each with what this build does not do of it.
 #[must_use]
-pub fn help() -> String {
+pub fn help(personality: Personality) -> String {
     const SECTIONS: [(Group, &str); 10] = [
         (Group::Member, "Member"),
         (Group::Clustering, "Clustering"),
@@ -90,17 +98,33 @@ pub fn help() -> String {
     for (group, title) in SECTIONS {
         text.push_str(&format!("\n{title}:\n"));
         for flag in flags().filter(|flag| flag.group == group) {
-            text.push_str(&format!("  --{} '{}'\n    {}\n", flag.name, shown(&flag), flag.help));
+            let (name, value) = (flag.name, shown(&flag, personality));
+            text.push_str(&format!("  --{name} '{value}'\n    {}{}\n", flag.help, lack(&flag)));
         }
     }
     text
 }
 
-fn shown(flag: &Flag) -> &'static str {
-    match (flag.name, flag.kind) {
-        ("data-dir", _) => "${name}.etcd",
-        (_, Kind::Repeated) => "",
+fn shown(flag: &Flag, personality: Personality) -> &'static str {
+    match (flag.name, flag.kind, personality) {
+        ("data-dir", _, Personality::Etcd) => "${name}.etcd",
+        ("data-dir", _, Personality::Ringbolt) => "${name}.ringbolt",
+        ("listen-client-urls", _, Personality::Ringbolt) => {
+            "http://localhost:2379,unix://${data-dir}/client.sock"
+        }
+        (_, Kind::Repeated, _) => "",
         _ => flag.default,
+    }
+}
+
+/// What this build does not do of a flag.
+fn lack(flag: &Flag) -> String {
+    if let Some(what) = missing_part(flag) {
+        return format!("\n    Refused: {what} is not supported by this build.");
+    }
+    match WITHOUT_EFFECT.iter().find(|(name, _)| *name == flag.name) {
+        Some((_, why)) => format!("\n    No effect: {why}."),
+        None => String::new(),
     }
 }
 
@@ -142,6 +166,21 @@ mod tests {
         for personality in [Personality::Etcd, Personality::Ringbolt] {
             assert_eq!(usage(personality).lines().count(), 24);
         }
+    }
+
+    /// The help shows the defaults of the name that was called, and does not sell what is missing.
+    #[test]
+    fn help_says_what_is_true_here() {
+        let (ours, theirs) = (help(Personality::Ringbolt), help(Personality::Etcd));
+        assert!(ours.contains("--data-dir '${name}.ringbolt'"));
+        assert!(ours.contains("--listen-client-urls 'http://localhost:2379,unix://"));
+        assert!(theirs.contains("--data-dir '${name}.etcd'"));
+        assert!(theirs.contains("--listen-client-urls 'http://localhost:2379'"));
+        let refused = "Its key.\n    Refused: TLS is not supported by this build.\n";
+        assert!(ours.contains(refused) && theirs.contains(refused));
+        assert!(ours.contains("    No effect: a single member has nobody to ask.\n"));
+        assert!(usage(Personality::Ringbolt).contains("ringbolt recover --accept-loss"));
+        assert!(!usage(Personality::Etcd).contains("recover"));
     }
 
     /// A slip of the finger finds its flag.

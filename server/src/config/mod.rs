@@ -240,7 +240,7 @@ pub fn load(input: &Input<'_>) -> Outcome {
     let (settings, leftover) = match parsed {
         args::Parsed::Settings(settings, leftover) => (*settings, leftover),
         args::Parsed::Help => {
-            let (stdout, stderr) = (help::help(), help::usage(personality));
+            let (stdout, stderr) = (help::help(personality), help::usage(personality));
             return Outcome::Stop(Stop { stdout, stderr, ..Stop::default() });
         }
         args::Parsed::Wrong(line, unknown) => return wrong_line(personality, line, unknown),
