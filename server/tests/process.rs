@@ -1,7 +1,8 @@
 //! The program as a process: what it prints, what it answers, and how it ends.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -55,7 +56,11 @@ impl Server {
     }
 
     fn start_with(place: &Place, flags: &[&str]) -> Server {
-        let mut child = program(&place.0, "etcd")
+        Server::start_command(program(&place.0, "etcd"), flags)
+    }
+
+    fn start_command(mut command: Command, flags: &[&str]) -> Server {
+        let mut child = command
             .args(["--name=m1", "--data-dir=data", "--fsync=memory"])
             .args(["--listen-client-urls=unix://c.sock", "--listen-peer-urls=unix://p.sock"])
             .args(["--advertise-client-urls=unix://c.sock"])
@@ -125,6 +130,34 @@ fn life_of_a_server() {
         for message in order {
             assert!(seen.any(|line| line == message), "{message:?} in {:#?}", server.seen);
         }
+    }
+}
+
+/// systemd hears of the begin and of the end, at a path and at an abstract address alike.
+#[test]
+fn notify_sockets() {
+    let place = Place::new("notify");
+    let path = place.0.join("notify");
+    let hidden = format!("ringbolt-notify-{}", std::process::id());
+    let addresses = [
+        (SocketAddr::from_pathname(&path), path.display().to_string()),
+        (SocketAddr::from_abstract_name(&hidden), format!("@{hidden}")),
+    ];
+    for (address, name) in addresses {
+        let address = address.expect("a short name");
+        let manager = UnixDatagram::bind_addr(&address).expect("the name is free");
+        let mut command = program(&place.0, "etcd");
+        command.env("NOTIFY_SOCKET", &name);
+        let mut server = Server::start_command(command, &[]);
+        server.until("successfully notified init daemon");
+        let mut heard = [0u8; 64];
+        let size = manager.recv(&mut heard).expect("a datagram");
+        assert_eq!(&heard[..size], b"READY=1\n", "{name}");
+        kill_process(Pid::from_child(&server.child), Signal::TERM).expect("it is our child");
+        server.until("closed etcd server");
+        let size = manager.recv(&mut heard).expect("a datagram");
+        assert_eq!(&heard[..size], b"STOPPING=1\n", "{name}");
+        server.child.wait().expect("it ends");
     }
 }
 

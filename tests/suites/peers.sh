@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real peers from the Go module registry into $PEERS_DIR/bin and keeps them there.
 #   peers.sh NAME...   etcd (etcd, etcdctl, etcdutl) | h2spec | benchmark | kubernetes | kwok | all
-# Exit 77 where Go is missing: the suites that need a peer then say that they were skipped.
+# Exit 77 where there is no Go to build with: the suites that need a peer then say that they were skipped.
 # Most of these modules have replace directives, so `go install` refuses them; each is built from a
 # small module of ours that requires it.
 set -euo pipefail

@@ -89,6 +89,6 @@ case ${1:-} in
     test) shift; say "setting up"; setup; setup_tests; build; run_suites "$@" ;;
     suites) printf '%s\n' "${SUITES[@]}" ;;
     setup) setup; setup_tests ;;
-    peers) shift; bash tests/suites/peers.sh "${@:-all}" ;;
+    peers) shift; setup_tests; bash tests/suites/peers.sh "${@:-all}" ;;
     *) sed -n 2,7p x | sed 's/^# \{0,1\}//'; exit 2 ;;
 esac

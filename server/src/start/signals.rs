@@ -1,9 +1,12 @@
 //! SIGTERM and SIGINT, systemd, and death by a signal.
 
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::Sender;
 
 use ringbolt_io::process;
-use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -46,7 +49,7 @@ pub fn die(signal: i32) {
 /// Tells the init daemon that clients can come.
 pub fn ready() {
     log::info("notifying init daemon", vec![]);
-    match sd_notify::notify(&[NotifyState::Ready]) {
+    match notify(b"READY=1\n") {
         Ok(()) => log::info("successfully notified init daemon", vec![]),
         Err(error) => {
             let fields = vec![("error", error.to_string().into())];
@@ -57,5 +60,20 @@ pub fn ready() {
 
 /// Tells the init daemon that the end has begun.
 pub fn stopping() {
-    let _it_sees_the_end_anyway = sd_notify::notify(&[NotifyState::Stopping]);
+    let _it_sees_the_end_anyway = notify(b"STOPPING=1\n");
+}
+
+/// Sends to the socket that `NOTIFY_SOCKET` names, if any: a path, or behind `@` an abstract name.
+fn notify(state: &[u8]) -> std::io::Result<()> {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
+        return Ok(());
+    };
+    UnixDatagram::unbound()?.send_to_addr(state, &address(&name)?).map(|_| ())
+}
+
+fn address(name: &OsStr) -> std::io::Result<SocketAddr> {
+    match name.as_bytes().strip_prefix(b"@") {
+        Some(hidden) => SocketAddr::from_abstract_name(hidden),
+        None => SocketAddr::from_pathname(name),
+    }
 }
