@@ -333,6 +333,16 @@ fn environment() {
     assert_eq!(verify_error(world(&["ringbolt"], &unknown, none)), error);
 }
 
+/// The mode of a socket is octal in a file too, with quotes or without.
+#[test]
+fn octal_modes_in_a_file() {
+    for text in ["unix-socket-mode: 0660\n", "unix-socket-mode: \"0660\"\n"] {
+        assert_eq!(run(file(text)).0.sockets.unix_mode, 0o660, "{text}");
+    }
+    let wrong = verify_error(file("unix-socket-mode: 0990\n"));
+    assert!(wrong.contains("is no octal mode"), "{wrong}");
+}
+
 /// A file counts alone; durations are nanoseconds, texts may be numbers.
 #[test]
 fn configuration_file() {

@@ -138,7 +138,12 @@ fn unreadable(flag: &Flag, text: &str, why: String) -> Trouble {
 fn scalar(json: &Json) -> Option<String> {
     match json {
         Json::String(text) => Some(text.clone()),
-        Json::Number(_) | Json::Bool(_) => Some(json.to_string()),
+        // As Go writes a float; `0660` is read as one.
+        Json::Number(number) => {
+            let text = number.to_string();
+            Some(text.strip_suffix(".0").unwrap_or(&text).to_owned())
+        }
+        Json::Bool(value) => Some(value.to_string()),
         _ => None,
     }
 }
