@@ -54,6 +54,12 @@ build() {
     ln -sf ringbolt target/release/etcd
 }
 
+check_names() { # check_names SUITE...: before a long build
+    for name in "$@"; do
+        [[ " ${SUITES[*]} " == *" $name "* ]] || { echo "no suite $name; there are: ${SUITES[*]}" >&2; exit 2; }
+    done
+}
+
 run_suite() { # run_suite NAME: its output in a file, one line here
     local name=$1 start status=0
     start=$(date +%s)
@@ -76,7 +82,6 @@ run_suites() {
     mkdir -p "$RESULTS"
     say "suites"
     for name in "${chosen[@]}"; do
-        [ -f "tests/suites/$name.sh" ] || { echo "no suite $name; ./x suites lists them" >&2; exit 2; }
         run_suite "$name"
     done
     echo
@@ -86,7 +91,7 @@ run_suites() {
 
 case ${1:-} in
     run) shift; setup; build; say "running"; exec "$BIN" "$@" ;;
-    test) shift; say "setting up"; setup; setup_tests; build; run_suites "$@" ;;
+    test) shift; check_names "$@"; say "setting up"; setup; setup_tests; build; run_suites "$@" ;;
     suites) printf '%s\n' "${SUITES[@]}" ;;
     setup) setup; setup_tests ;;
     peers) shift; setup_tests; bash tests/suites/peers.sh "${@:-all}" ;;
