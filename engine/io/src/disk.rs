@@ -231,6 +231,16 @@ impl File {
         self.control(Call::Truncate { file: self.inner.file, size }).await
     }
 
+    /// Makes the file `size` bytes long, at least as long as it is, with room on the disk for all
+    /// of it: later writes within it find their space.
+    ///
+    /// # Errors
+    /// `StorageFull`, `Unsupported` where the file system cannot promise it, others of the
+    /// system's. The file may then be longer than it was.
+    pub async fn allocate(&self, size: u64) -> io::Result<()> {
+        self.control(Call::Allocate { file: self.inner.file, size }).await
+    }
+
     async fn control(&self, call: Call) -> io::Result<()> {
         match self.inner.io.op(Op::Call(call)).await {
             Done::Called(result) => result.map(|_| ()),

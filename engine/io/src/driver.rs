@@ -125,6 +125,13 @@ pub enum Call {
         /// Its new size in bytes.
         size: u64,
     },
+    /// Makes an open file this long, with room on the disk for all of it.
+    Allocate {
+        /// An open file.
+        file: HandleId,
+        /// Its size in bytes afterwards, not below its present one.
+        size: u64,
+    },
 }
 
 /// The answer to a control call.

@@ -4,7 +4,7 @@
 //! M1 a key is in table and tree exactly while it has a record in the log;
 //! M2 a key's bit in the tree is set exactly when its newest record is a put;
 //! M3 every record's revision is at most REV, or that of the change in progress;
-//! M4 the accounted size is the sum over keys and records;
+//! M4 the accounted sizes are the sums over keys and records;
 //! M5 a put continues its predecessor: same create, version one more; after none or a deletion it
 //!    creates.
 
@@ -14,6 +14,7 @@ use bytes::Bytes;
 use ringbolt_proto::mvccpb::KeyValue;
 
 use super::compaction::Compaction;
+use super::format::RECORD_HEAD_BYTES;
 use super::keys::{Key, KeyId, Keys};
 use super::log::{Entry, Log, NO_RECORD, RecordId, Version};
 use super::owned::owned;
@@ -39,6 +40,8 @@ pub struct Mvcc {
     pub(super) tree: Tree,
     pub(super) log: Log,
     pub(super) size: u64,
+    /// Bytes of all records in a checkpoint stream.
+    pub(super) stream_bytes: u64,
     pub(super) compaction: Compaction,
     /// Main revision of the last record, which a change in progress has already above REV.
     written: Revision,
@@ -61,6 +64,7 @@ impl Mvcc {
             tree: Tree::new(),
             log: Log::default(),
             size: 0,
+            stream_bytes: 0,
             compaction: Compaction::default(),
             written: Revision(0),
         }
@@ -83,6 +87,12 @@ impl Mvcc {
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size
+    }
+
+    /// Bytes of an export that begins now, at most: what removal has not reached yet counts too.
+    #[must_use]
+    pub fn export_bytes_max(&self) -> u64 {
+        self.stream_bytes
     }
 
     /// Keys that are live now.
@@ -219,6 +229,9 @@ impl Mvcc {
         });
         assert_eq!(keys, self.keys.len(), "M1");
         assert_eq!(size, self.size, "M4");
+        let records = self.events(Revision(0));
+        let stream = records.map(|event| stream_bytes(event.key, event.value)).sum::<u64>();
+        assert_eq!(stream, self.stream_bytes, "M4");
     }
 
     /// The changes from (main, sub) on.
@@ -259,6 +272,7 @@ impl Mvcc {
         assert!(entry.main >= self.written, "{} behind {}", entry.main, self.written);
         self.written = entry.main;
         self.size += RECORD_BYTES + entry.value.len() as u64;
+        self.stream_bytes += stream_bytes(&self.keys.get(entry.key).bytes, &entry.value);
         self.log.append(&mut self.keys, entry);
     }
 
@@ -273,6 +287,7 @@ impl Mvcc {
         let key = self.log.get(id).key;
         let value = self.log.remove(&mut self.keys, id);
         self.size -= RECORD_BYTES + value.len() as u64;
+        self.stream_bytes -= stream_bytes(&self.keys.get(key).bytes, &value);
         let last = self.keys.get(key).head == NO_RECORD;
         if last {
             let bytes: Bytes = self.keys.get(key).bytes.clone();
@@ -339,6 +354,11 @@ impl Mvcc {
         }
         size
     }
+}
+
+/// Bytes of a record in a checkpoint stream.
+fn stream_bytes(key: &[u8], value: &[u8]) -> u64 {
+    (RECORD_HEAD_BYTES + key.len() + value.len()) as u64
 }
 
 fn live<'a>(key: &'a Key, version: &Version<'a>) -> Option<VersionRef<'a>> {

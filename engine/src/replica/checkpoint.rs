@@ -6,8 +6,8 @@
 //!     log ─► durable ─► segments below it released, older files removed
 //! ```
 //!
-//! A checkpoint that cannot be written (a full disk) is tried again later; it never stops the
-//! member. One that cannot be read does: the log behind it is gone.
+//! It is written in the space that the log keeps for it, so a full disk does not prevent it. One
+//! that cannot be written is tried again later; it never stops the member. One that cannot be read does: the log behind it is gone.
 
 use std::cell::Cell;
 use std::io;
@@ -106,13 +106,19 @@ impl Replica {
     /// Writes one checkpoint of this moment, names it in the log and lets go of what it replaces.
     async fn checkpoint(&self) -> Result<(), Miss> {
         let Some(log) = self.core.borrow().log.clone() else { return Err(Miss::Closed) };
-        let start = self.io.now();
-        let (head, rest, cursor) = self.pin_state();
-        if head.index == self.checkpoints.last.get() {
-            self.unpin_state();
+        if self.state.borrow().applied() == self.checkpoints.last.get() {
             return Ok(());
         }
-        let written = self.stream(head, &rest, cursor).await;
+        let room = log.lend_room().await;
+        let made = self.checkpoint_in(&log, room.as_deref()).await;
+        log.room_is_back();
+        made
+    }
+
+    async fn checkpoint_in(&self, log: &Wal, room: Option<&Path>) -> Result<(), Miss> {
+        let start = self.io.now();
+        let (head, rest, cursor) = self.pin_state();
+        let written = self.stream(head, &rest, cursor, room).await;
         self.unpin_state();
         let written = written.map_err(Miss::Disk)?;
         let checkpoint = Checkpoint {
@@ -157,9 +163,10 @@ impl Replica {
         head: Head,
         rest: &[u8],
         mut cursor: ExportCursor,
+        room: Option<&Path>,
     ) -> io::Result<Written> {
         let directory = &self.config.directory;
-        let mut writer = snapshot::Writer::create(&self.io, directory, head).await?;
+        let mut writer = snapshot::Writer::create(&self.io, directory, head, room).await?;
         loop {
             let piece = self.state.borrow().mvcc.export(&mut cursor, CHECKPOINT_EXPORT_BYTES);
             let Some(piece) = piece else { break };

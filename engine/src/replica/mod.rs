@@ -267,14 +267,21 @@ impl Replica {
         let bytes = usize::try_from(cost).unwrap_or(usize::MAX);
         let bytes = bytes.saturating_add(self.queue.borrow().waiting_bytes);
         // Between turns the core is never borrowed.
+        let checkpoint_bytes = state.checkpoint_bytes();
         match &self.core.borrow().log {
-            Some(log) if log.accepts(bytes) => Ok(()),
+            Some(log) if self.has_room(log, bytes, checkpoint_bytes) => Ok(()),
             Some(_) => {
                 self.checkpoints.want_space(self.io.now());
                 Err(Reason::NoSpace.into())
             }
             None => Err(Error::Stop),
         }
+    }
+
+    /// Whether the log takes `bytes` more and leaves room for the checkpoint that would follow.
+    fn has_room(&self, log: &Wal, bytes: usize, checkpoint_bytes: u64) -> bool {
+        log.keep_room(checkpoint_bytes);
+        log.accepts(bytes)
     }
 
     /// Waits until the state shows everything that was acknowledged anywhere before the call. For a

@@ -140,6 +140,7 @@ impl Replica {
         for command in self.introduction() {
             self.propose_own(command).await?;
         }
+        wal.keep_room(self.state.borrow().checkpoint_bytes());
         self.life.serve();
         Ok(())
     }

@@ -33,13 +33,19 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Starts a checkpoint in `directory`, under a name of its own (S2).
+    /// Starts a checkpoint in `directory`, under a name of its own (S2), in the space of the file
+    /// `room` if there is one.
     ///
     /// # Errors
     /// The system's; a full disk is `StorageFull`. Never stops the log: try again later.
-    pub async fn create(io: &Io, directory: &Path, head: Head) -> io::Result<Writer> {
+    pub async fn create(
+        io: &Io,
+        directory: &Path,
+        head: Head,
+        room: Option<&Path>,
+    ) -> io::Result<Writer> {
         let file = file_name(head.index, io.random_u64());
-        let mut bulk = BulkWriter::create(io, &directory.join(&file)).await?;
+        let mut bulk = BulkWriter::create_in(io, &directory.join(&file), room).await?;
         let bytes: [u8; HEAD_BYTES] = head.encode();
         if let Err(error) = bulk.write(&bytes).await {
             let _ = bulk.discard().await;

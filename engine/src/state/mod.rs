@@ -51,6 +51,10 @@ const LEASE_BYTES: u64 = 64;
 /// Bytes accounted for an empty store: its members and versions. Never 0, because etcdctl divides
 /// by the size that `Status` tells.
 const STATE_BYTES: u64 = 4096;
+/// Bytes of a checkpoint beside keys and leases, at most: members, alarms, heads of file and end.
+const REST_BYTES: u64 = 64 * 1024;
+/// Bytes of a lease in a checkpoint.
+const REST_LEASE_BYTES: u64 = 16;
 
 /// What an operator decides about a keyspace, as far as its state is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,6 +162,14 @@ impl State {
     pub fn size_bytes(&self) -> u64 {
         let leases = self.leases.len() + self.leases.attached_count();
         STATE_BYTES + self.mvcc.size_bytes() + LEASE_BYTES * leases as u64
+    }
+
+    /// Bytes of a checkpoint of this moment, at most.
+    #[must_use]
+    pub fn checkpoint_bytes(&self) -> u64 {
+        let keys = self.mvcc.export_bytes_max();
+        // Heads of chunks and of their frames are a hundredth of what they frame, at most.
+        keys + keys / 64 + REST_BYTES + REST_LEASE_BYTES * self.leases.len() as u64
     }
 
     /// Asked before a command is proposed: is there room for it, and do alarms let it pass?

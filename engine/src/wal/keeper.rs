@@ -11,6 +11,7 @@ use ringbolt_io::{File, Io};
 
 use crate::limits::WAL_SEGMENTS_SPARE;
 use crate::wal::mark::{MARK_FILE, MarkFile};
+use crate::wal::room::grow_when_short;
 use crate::wal::segment::{Free, Segment, file_name, lock, open_file};
 use crate::wal::types::{Failure, Mode};
 use crate::wal::writer::Inner;
@@ -35,6 +36,7 @@ async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::
             return Ok(());
         }
         zero_when_short(inner);
+        grow_when_short(inner);
         let mut worked = release(inner, marks).await?;
         worked |= prepare(inner, marks).await?;
         worked |= mark_when_wanted(inner, marks).await?;

@@ -17,6 +17,7 @@ use crate::wal::format::{
     BATCH_RECORDS_MAX, BLOCK_BYTES, HEADER_BYTES, Header, Record, Start, batch_size, encode,
 };
 use crate::wal::mark::{Listed, Mark};
+use crate::wal::room::Room;
 use crate::wal::segment::{Free, Segment};
 use crate::wal::types::{
     Batch, Checkpoint, Entry, Failure, Gauges, HardState, Identity, Mode, Ticket, WalConfig,
@@ -79,6 +80,7 @@ pub(super) struct Log {
     pub free: VecDeque<Free>,
     pub next_number: u32,
     pub zeroing_failed: bool,
+    pub room: Room,
     /// Where the next batch begins in the active segment, bytes.
     pub offset: u64,
     /// Bytes of every segment sealed since open: with `offset` the position in the log.
@@ -132,6 +134,7 @@ impl Log {
             free: VecDeque::new(),
             next_number: 1,
             zeroing_failed: false,
+            room: Room::default(),
             offset: 0,
             sealed_bytes: 0,
             samples: VecDeque::new(),
@@ -483,9 +486,12 @@ impl Log {
     }
 
     /// Whether an ordinary write of `bytes` may be proposed: the last unused segment is the reserve
-    /// of what gives space back.
+    /// of what gives space back, and the next checkpoint must find its room.
     pub fn accepts(&self, bytes: usize) -> bool {
         let Some(active) = &self.active else { return true };
+        if self.room.is_short(self.config.segment_bytes_first) {
+            return false;
+        }
         if !self.is_short_of_space() {
             return true;
         }
@@ -570,6 +576,7 @@ impl Log {
             bytes_since_checkpoint: self.position() - self.checkpoint_position,
             bytes: held().map(|segment| segment.size).sum(),
             written_bytes: self.position(),
+            reserve_bytes: self.room.held_bytes(),
         }
     }
 

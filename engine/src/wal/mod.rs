@@ -31,6 +31,7 @@ mod log;
 mod mark;
 mod recover;
 mod replay;
+mod room;
 mod scan;
 mod segment;
 #[cfg(test)]

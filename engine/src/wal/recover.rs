@@ -24,6 +24,7 @@ use crate::wal::format::{
 use crate::wal::log::{Constant, Log};
 use crate::wal::mark::{MARK_FILE, Mark, MarkFile, fresh};
 use crate::wal::replay::{Content, replay};
+use crate::wal::room::is_reserve;
 use crate::wal::scan::{Scan, Walk, scan, walk};
 use crate::wal::segment::{Free, Segment, file_name, lock, number_of, open_file};
 use crate::wal::types::{Cut, Identity, Mode, OpenError, Recovered, WalConfig};
@@ -439,15 +440,15 @@ async fn listed_free(place: &Place<'_>, mark: &Mark) -> Result<Vec<Free>, OpenEr
     Ok(free)
 }
 
-/// Takes the unused segments that are large enough; removes the others, unfinished files, and
-/// segments that no mark lists.
+/// Takes the unused segments that are large enough; removes the others, unfinished files, reserves
+/// of earlier lives, and segments that no mark lists.
 async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Result<(), OpenError> {
     let (io, directory) = (place.io, place.directory);
     let least = log.constant.segment_bytes_min;
     log.free = unused.into_iter().filter(|free| free.size >= least).collect();
     for name in io.disk().read_dir(directory).await.map_err(failed(directory))? {
         let path = directory.join(&name);
-        if is_unfinished(&name) {
+        if is_unfinished(&name) || is_reserve(&name) {
             remove(io, &path).await?;
         }
         let Some(number) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) else { continue };

@@ -212,6 +212,8 @@ pub struct Gauges {
     pub bytes: u64,
     /// Log space filled so far in bytes, padding and what recovery found included. Only grows.
     pub written_bytes: u64,
+    /// Space set aside for the next checkpoint, in bytes.
+    pub reserve_bytes: u64,
 }
 
 /// Why a log stopped (W7). It takes no more appends and acknowledges nothing more.

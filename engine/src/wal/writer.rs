@@ -41,6 +41,7 @@ pub(super) struct Inner {
     /// The keeper waits for the moment of an idle mark: nobody needs to tell it that one is due.
     pub mark_is_due: Cell<bool>,
     pub zeroing: RefCell<Option<TaskHandle>>,
+    pub reserving: RefCell<Option<TaskHandle>>,
     tasks: RefCell<Vec<TaskHandle>>,
     /// Rung when a write was submitted.
     work: Bell,
@@ -116,6 +117,7 @@ impl Writer {
             marks_written: Cell::new(0),
             mark_is_due: Cell::new(false),
             zeroing: RefCell::new(None),
+            reserving: RefCell::new(None),
             tasks: RefCell::default(),
             work: Bell::default(),
             keep: Bell::default(),
@@ -193,6 +195,24 @@ impl Writer {
     #[must_use]
     pub fn accepts(&self, bytes: usize) -> bool {
         self.inner.log.borrow().accepts(bytes)
+    }
+
+    /// Keeps space for a checkpoint of at most `bytes`: while the disk has none, `accepts` is
+    /// false. Cheap.
+    pub fn keep_room(&self, bytes: u64) {
+        self.inner.keep_room(bytes);
+    }
+
+    /// Gives the space that is kept to a checkpoint that begins now: the file to write it in, if
+    /// there is one. `room_is_back` ends that.
+    pub async fn lend_room(&self) -> Option<PathBuf> {
+        self.inner.lend_room().await
+    }
+
+    /// The checkpoint is there and older ones are gone, or it was given up: space is kept for the
+    /// next.
+    pub fn room_is_back(&self) {
+        self.inner.room_is_back();
     }
 
     /// Entries below `index` are not needed any more. Segments that hold nothing else are recycled,
@@ -278,8 +298,10 @@ impl Writer {
             keeper::flush_now(inner).await;
         }
         inner.log.borrow_mut().stopping = true;
-        if let Some(zeroing) = inner.zeroing.borrow_mut().take() {
-            zeroing.abort();
+        for task in [&inner.zeroing, &inner.reserving] {
+            if let Some(task) = task.borrow_mut().take() {
+                task.abort();
+            }
         }
         for bell in [&inner.work, &inner.keep, &inner.flush] {
             bell.ring();
@@ -403,7 +425,7 @@ impl Inner {
         self.tell();
     }
 
-    fn await_progress(&self, context: &Context<'_>) {
+    pub fn await_progress(&self, context: &Context<'_>) {
         self.waiters.borrow_mut().push(context.waker().clone());
     }
 

@@ -23,11 +23,22 @@ pub(super) struct InlineWriter {
 
 impl InlineWriter {
     /// Starts a file that will be named `target`; until `finish` it is `target` with `.partial`.
-    pub(super) async fn create(io: &Io, target: &Path) -> io::Result<InlineWriter> {
+    /// It takes over the file `room`, if there is one.
+    pub(super) async fn create(
+        io: &Io,
+        target: &Path,
+        room: Option<&Path>,
+    ) -> io::Result<InlineWriter> {
         let temporary = temporary(target);
         let how = OpenHow { create: true, exclusive: false, write: true, direct: true };
+        let taken = match room {
+            Some(room) => io.disk().rename(room, &temporary).await.is_ok(),
+            None => false,
+        };
         let file = io.disk().open(&temporary, how).await?;
-        file.truncate(0).await?;
+        if !taken {
+            file.truncate(0).await?;
+        }
         Ok(InlineWriter {
             io: io.clone(),
             file,

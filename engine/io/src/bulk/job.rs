@@ -18,8 +18,8 @@ pub(super) struct Job {
 }
 
 pub(super) enum Kind {
-    /// Writes a new file, chunk by chunk as requested.
-    Write { target: PathBuf },
+    /// Writes a new file, in the space of `room` if there is one, chunk by chunk as requested.
+    Write { target: PathBuf, room: Option<PathBuf> },
     /// Reads a file, chunk by chunk as requested.
     Read { path: PathBuf },
     /// Makes a file of zeros. It takes no requests.

@@ -41,9 +41,22 @@ impl BulkWriter {
     /// # Errors
     /// The system's; a full disk is `StorageFull`.
     pub async fn create(io: &Io, target: &Path) -> io::Result<BulkWriter> {
+        BulkWriter::create_in(io, target, None).await
+    }
+
+    /// As `create`, in the space of `room`, a file that nobody else uses: it becomes the new one.
+    /// Without `room`, or when it is gone, the new file finds its own space.
+    ///
+    /// # Errors
+    /// As `create`.
+    pub async fn create_in(
+        io: &Io,
+        target: &Path,
+        room: Option<&Path>,
+    ) -> io::Result<BulkWriter> {
         let way = match io.driver().bulk_plane() {
-            BulkPlane::Inline => Writer::Inline(InlineWriter::create(io, target).await?),
-            plane => Writer::Remote(RemoteWriter::create(io, plane, target).await?),
+            BulkPlane::Inline => Writer::Inline(InlineWriter::create(io, target, room).await?),
+            plane => Writer::Remote(RemoteWriter::create(io, plane, target, room).await?),
         };
         Ok(BulkWriter { way })
     }
@@ -137,7 +150,7 @@ pub async fn zero_file(io: &Io, target: &Path, size: u64) -> io::Result<()> {
         BulkPlane::Inline => {}
         plane => return remote::zero_file(io, plane, target, size).await,
     }
-    let mut writer = InlineWriter::create(io, target).await?;
+    let mut writer = InlineWriter::create(io, target, None).await?;
     let zeros = vec![0u8; BULK_CHUNK_BYTES];
     let mut left = size;
     while left > 0 {

@@ -68,7 +68,7 @@ fn on_glommio(job: Job) {
 /// Whether the job's file system takes direct I/O. What else is wrong, opening the file will tell.
 fn direct_works(kind: &Kind) -> bool {
     let (path, how) = match kind {
-        Kind::Write { target } | Kind::Zero { target, .. } => (temporary(target), Plain::CREATE),
+        Kind::Write { target, .. } | Kind::Zero { target, .. } => (temporary(target), Plain::CREATE),
         Kind::Read { path } => (path.clone(), Plain::READ),
     };
     match files::execute(&Call::Open { path, how }, None) {
@@ -92,7 +92,7 @@ fn step_back() {
 
 /// A file that is written or read front to back.
 trait Sequential: Sized {
-    /// Makes or empties a file, to write.
+    /// Makes a file, or takes one over with its content, to write.
     async fn create(path: &Path) -> io::Result<Self>;
     /// Opens a file to read; with its size in bytes.
     async fn open(path: &Path) -> io::Result<(Self, u64)>;
@@ -101,6 +101,8 @@ trait Sequential: Sized {
     /// Fills the buffer, less only at the end of the file.
     async fn read(&self, buffer: &mut AlignedBuffer, offset: u64) -> io::Result<usize>;
     async fn sync(&self) -> io::Result<()>;
+    /// Finds the space of a file that will be `size` bytes long.
+    async fn allocate(&self, size: u64) -> io::Result<()>;
     async fn truncate(&self, size: u64) -> io::Result<()>;
     async fn close(self) -> io::Result<()>;
     async fn pause(wait: Duration);
@@ -109,7 +111,7 @@ trait Sequential: Sized {
 async fn serve<F: Sequential>(job: Job) {
     let Job { kind, requests, replies } = job;
     match kind {
-        Kind::Write { target } => match Writing::<F>::create(target).await {
+        Kind::Write { target, room } => match Writing::<F>::create(target, room).await {
             Ok(writing) => {
                 reply(&replies, Reply::Opened(Ok(0)));
                 serve_writes(writing, &requests, &replies).await;
@@ -123,7 +125,7 @@ async fn serve<F: Sequential>(job: Job) {
             }
             Err(error) => reply(&replies, Reply::Opened(Err(error))),
         },
-        Kind::Zero { target, size } => match Writing::<F>::create(target).await {
+        Kind::Zero { target, size } => match Writing::<F>::create(target, None).await {
             Ok(writing) => {
                 reply(&replies, Reply::Opened(Ok(0)));
                 reply(&replies, Reply::Ended(zero(writing, size).await));
@@ -188,6 +190,14 @@ async fn serve_reads<F: Sequential>(file: F, requests: &Requests, replies: &Send
 }
 
 async fn zero<F: Sequential>(mut writing: Writing<F>, size: u64) -> io::Result<u64> {
+    // A disk without room for all of it is found out before any of it is filled.
+    match writing.file.allocate(size).await {
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+            let _ = writing.discard().await;
+            return Err(error);
+        }
+        _ => {}
+    }
     let zeros = AlignedBuffer::zeroed(BULK_CHUNK_BYTES);
     while writing.size < size {
         let left = usize::try_from(size - writing.size).unwrap_or(usize::MAX);
@@ -212,12 +222,16 @@ struct Writing<F> {
 }
 
 impl<F: Sequential> Writing<F> {
-    async fn create(target: PathBuf) -> io::Result<Writing<F>> {
+    async fn create(target: PathBuf, room: Option<PathBuf>) -> io::Result<Writing<F>> {
         let temporary = temporary(&target);
         // A fresh file: the thread of a job that was given up may still write to the old one.
         match files::execute(&Call::Remove(temporary.clone()), None) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
+        }
+        if let Some(from) = room {
+            // Where it is gone the file finds its own space.
+            let _ = files::execute(&Call::Rename { from, to: temporary.clone() }, None);
         }
         let file = F::create(&temporary).await?;
         Ok(Writing { file, temporary, target, size: 0, unsynced: 0, pace: Pace::new() })
@@ -296,9 +310,7 @@ impl Plain {
 
 impl Sequential for Plain {
     async fn create(path: &Path) -> io::Result<Plain> {
-        let (plain, _) = Plain::opened(path, Plain::CREATE)?;
-        plain.truncate(0).await?;
-        Ok(plain)
+        Plain::opened(path, Plain::CREATE).map(|(plain, _)| plain)
     }
 
     async fn open(path: &Path) -> io::Result<(Plain, u64)> {
@@ -315,6 +327,10 @@ impl Sequential for Plain {
 
     async fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    async fn allocate(&self, size: u64) -> io::Result<()> {
+        files::allocate(&self.file, size)
     }
 
     async fn truncate(&self, size: u64) -> io::Result<()> {
@@ -338,7 +354,7 @@ struct Dma {
 impl Sequential for Dma {
     async fn create(path: &Path) -> io::Result<Dma> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        options.read(true).write(true).create(true).mode(0o600);
         let file = options.dma_open(path).await.map_err(plain_error)?;
         Ok(Dma { file })
     }
@@ -383,6 +399,15 @@ impl Sequential for Dma {
 
     async fn sync(&self) -> io::Result<()> {
         self.file.fdatasync().await.map_err(plain_error)
+    }
+
+    async fn allocate(&self, size: u64) -> io::Result<()> {
+        match self.file.pre_allocate(size, false).await.map_err(plain_error) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            other => other,
+        }
     }
 
     async fn truncate(&self, size: u64) -> io::Result<()> {

@@ -80,8 +80,10 @@ impl RemoteWriter {
         io: &Io,
         plane: BulkPlane,
         target: &Path,
+        room: Option<&Path>,
     ) -> io::Result<RemoteWriter> {
-        let line = Line::start(io, plane, Kind::Write { target: target.to_path_buf() })?;
+        let (target, room) = (target.to_path_buf(), room.map(Path::to_path_buf));
+        let line = Line::start(io, plane, Kind::Write { target, room })?;
         line.opened().await?;
         Ok(RemoteWriter { line, away: 0, spare: Vec::new(), buffer: None, filled: 0 })
     }

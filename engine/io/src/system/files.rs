@@ -30,8 +30,8 @@ pub(crate) enum Outcome {
     Bytes(u64),
 }
 
-/// Executes a control call on the calling thread. `file` is the open file that `Lock` and
-/// `Truncate` name; without it they answer EBADF.
+/// Executes a control call on the calling thread. `file` is the open file that `Lock`,
+/// `Truncate` and `Allocate` name; without it they answer EBADF.
 pub(crate) fn execute(call: &Call, file: Option<&SharedFile>) -> io::Result<Outcome> {
     match call {
         Call::Open { path, how } => open(path, *how),
@@ -54,6 +54,7 @@ pub(crate) fn execute(call: &Call, file: Option<&SharedFile>) -> io::Result<Outc
             rustix::fs::ftruncate(known(file)?, *size)?;
             Ok(Outcome::Unit)
         }
+        Call::Allocate { size, .. } => allocate(known(file)?, *size).map(|()| Outcome::Unit),
     }
 }
 
@@ -144,6 +145,16 @@ fn size(path: &Path) -> io::Result<Option<u64>> {
         Ok(metadata) => Ok(Some(metadata.len())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Makes a file `size` bytes long, with blocks of its own for all of it; `Unsupported` where the
+/// file system cannot promise that. After a refusal the file may be longer than it was.
+pub(crate) fn allocate(file: &OwnedFd, size: u64) -> io::Result<()> {
+    let flags = rustix::fs::FallocateFlags::empty();
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, 0, size)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+        other => Ok(other?),
     }
 }
 

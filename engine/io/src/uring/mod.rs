@@ -237,7 +237,9 @@ impl State {
 
     fn call(&mut self, token: Token, call: Call) {
         let file = match &call {
-            Call::Lock(file) | Call::Truncate { file, .. } => self.file(*file),
+            Call::Lock(file) | Call::Truncate { file, .. } | Call::Allocate { file, .. } => {
+                self.file(*file)
+            }
             _ => None,
         };
         self.control.run(Box::new(move || {

@@ -5,3 +5,4 @@ mod checkpoint;
 mod durable;
 mod lives;
 mod memory;
+mod space;

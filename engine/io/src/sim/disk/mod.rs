@@ -380,6 +380,7 @@ impl FileSystem {
                 self.content(*file).truncate(*size, sequence);
                 Ok(Reply::Unit)
             }
+            Call::Allocate { file, size } => self.allocate(*file, *size, sequence),
         }
     }
 
@@ -401,6 +402,19 @@ impl FileSystem {
         let size =
             if path == Path::new(BOOT_ID_PATH) { 0 } else { self.inodes[&inode].content.size() };
         Ok(Reply::File { file: fresh, size, direct: how.direct })
+    }
+
+    /// As `fallocate(2)`: room for all of it or nothing, zeros where nothing was written.
+    fn allocate(&mut self, handle: HandleId, size: u64, sequence: u64) -> io::Result<Reply> {
+        assert!(self.open[&handle].how.write, "an allocation through a file opened to read");
+        let from = self.content(handle).size();
+        let more = usize::try_from(size.saturating_sub(from)).expect("files are bounded");
+        let growth = self.content(handle).growth_bytes(from, more);
+        if self.faults.capacity_bytes.is_some_and(|room| self.used_bytes() + growth > room) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.content(handle).write(from, &vec![0; more], sequence, Durability::System);
+        Ok(Reply::Unit)
     }
 
     fn lock(&mut self, handle: HandleId) -> io::Result<Reply> {
