@@ -4,6 +4,8 @@
 //	client checks -server BINARY [-flags "..."]     every check of checks.go
 //	client crash  -server BINARY -rounds N          kill -9 under a mixed load
 //	client stall  -endpoint URL -pid PID            lists of 1 GB that nobody reads on
+//	client fill   -endpoint URL -noted FILE -rounds N  overwrites 16 MB N times on a full disk
+//	client holds  -endpoint URL -noted FILE         what fill noted is there
 package main
 
 import (
@@ -26,13 +28,19 @@ func main() {
 	unix := flags.Bool("unix", false, "connect over the Unix socket instead of TCP")
 	rounds := flags.Int("rounds", 10, "crash: how many kills")
 	seed := flags.Int64("seed", time.Now().UnixNano(), "crash: seed of the load")
-	endpoint := flags.String("endpoint", "", "stall: a running server")
+	endpoint := flags.String("endpoint", "", "stall, fill, holds: a running server")
 	pid := flags.Int("pid", 0, "stall: its process")
+	noted := flags.String("noted", "", "fill, holds: file of what was acknowledged")
 	only := flags.String("only", "", "checks: only those whose name contains this")
 	_ = flags.Parse(os.Args[2:])
 
-	if os.Args[1] == "stall" {
+	switch os.Args[1] {
+	case "stall":
 		os.Exit(runStall(*endpoint, *pid))
+	case "fill":
+		os.Exit(runFill(*endpoint, *noted, *rounds))
+	case "holds":
+		os.Exit(runHolds(*endpoint, *noted))
 	}
 	dir, err := os.MkdirTemp("", "ringbolt-client")
 	must(err)

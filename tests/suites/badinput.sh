@@ -124,15 +124,24 @@ stop_server
 echo "passed a damaged log"
 
 # -- a full disk
+small_disk() { # small_disk NAME: an ext4 file system of 256 MB in $WORK/NAME
+    local image=$WORK/$1.img
+    truncate -s 256M "$image" && mkfs.ext4 -q "$image" && mkdir -p "$WORK/$1"
+    mount -o loop "$image" "$WORK/$1" 2>/dev/null
+}
+
+fill_disk() { # fill_disk DIRECTORY: to the last block, those kept for root too
+    fallocate -l "$(($(df -B1 --output=avail "$1" | tail -n 1) - 65536))" "$1/filler" || true
+    dd if=/dev/zero of="$1/filler2" bs=4096 2>/dev/null || true
+    sync -f "$1"
+    dd if=/dev/zero of="$1/filler3" bs=4096 2>/dev/null || true
+}
+
 disk_full() {
-    local image=$WORK/disk.img mount=$WORK/disk
-    truncate -s 256M "$image" && mkfs.ext4 -q "$image" && mkdir -p "$mount"
-    mount -o loop "$image" "$mount" 2>/dev/null || { not_checked "the full disk: no loop device here"; return; }
-    trap 'umount -l "$WORK/disk" 2>/dev/null || true; cleanup' EXIT
+    local mount=$WORK/disk
     start_server full --data-dir="$mount/data"
     at put before full >/dev/null
-    fallocate -l "$(($(df -B1 --output=avail "$mount" | tail -n 1) - 65536))" "$mount/filler" || true
-    dd if=/dev/zero of="$mount/filler2" bs=4096 2>/dev/null || true
+    fill_disk "$mount"
     local status=0 text
     text=$(head -c 100000 /dev/zero | tr '\0' x)
     for i in $(seq 3000); do
@@ -142,17 +151,52 @@ disk_full() {
     grep -q 'etcdserver: mvcc: database space exceeded' "$WORK/out.txt" || fail "a full disk answers: $(cat "$WORK/out.txt")"
     [ "$(at get before --print-value-only)" = full ] || fail "reads fail on a full disk"
     at del fill1 >/dev/null || fail "a delete fails on a full disk: nothing could ever be freed"
-    rm -f "$mount/filler" "$mount/filler2"
+    rm -f "$mount"/filler*
     wait_for 30 "writes after space returned" at put after space
     [ "$(at get before --print-value-only)" = full ] || fail "a full disk lost a write"
     stop_server
-    umount "$mount"
+    rm -rf "$mount/data"
     echo "passed a full disk: refused, served reads and deletes, resumed by itself"
 }
+
+# The disk is full before the first checkpoint is due: it and those that follow find their space,
+# the log is recycled and service goes on; kill -9 and a start on the same full disk lose nothing.
+disk_full_at_checkpoint() { # disk_full_at_checkpoint ENGINE
+    local mount=$WORK/disk noted=$WORK/noted log=$WORK/full-$1/log before
+    : >"$noted"
+    fill() { "$WORK/client" fill -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$noted" -rounds "$1"; }
+    holds() { "$WORK/client" holds -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$noted"; }
+    start_server "full-$1" --data-dir="$mount/data" --io-engine="$1"
+    fill 2 || fail "the disk has room"
+    before=$(grep -c 'checkpoint written' "$log" || true)
+    fill_disk "$mount"
+    fill 8 || fail "$1: service does not go on with a full disk: $(tail -n 3 "$log")"
+    [ "$(df --output=avail "$mount" | tail -n 1)" -lt 70000 ] || fail "the disk is not full"
+    [ "$(grep -c 'checkpoint written' "$log")" -ge $((before + 1)) ] || fail "$1: no checkpoint on a full disk"
+    holds || fail "$1: a full disk lost a write"
+    kill_server
+    start_server "full-$1" --data-dir="$mount/data" --io-engine="$1"
+    holds || fail "$1: kill -9 on a full disk lost a write"
+    fill 2 || fail "$1: no service after a start on a full disk: $(tail -n 3 "$log")"
+    rm -f "$mount"/filler*
+    wait_for 30 "writes after space returned" at put after space
+    fill 2 || fail "$1: no service after space returned"
+    holds || fail "$1: a write is lost after space returned"
+    stop_server
+    rm -rf "$mount/data"
+    echo "passed a full disk while checkpointing, $1"
+}
+
 if [ "$(id -u)" != 0 ]; then
     not_checked "the full disk: only root can mount one"
 elif [ -n "$(packages_of mkfs.ext4 mount)" ]; then
     not_checked "the full disk: sudo apt-get install $(packages_of mkfs.ext4 mount)"
+elif ! small_disk disk; then
+    not_checked "the full disk: no loop device here"
 else
+    trap 'umount -l "$WORK/disk" 2>/dev/null || true; cleanup' EXIT
     disk_full
+    disk_full_at_checkpoint uring
+    disk_full_at_checkpoint epoll
+    umount "$WORK/disk"
 fi

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! It is written in the space that the log keeps for it, so a full disk does not prevent it. One
-//! that cannot be written is tried again later; it never stops the member. One that cannot be read does: the log behind it is gone.
+//! that cannot be written is tried again later; it never stops the member. One that cannot be read
+//! does: the log behind it is gone.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -36,6 +37,8 @@ pub(super) struct Checkpoints {
     unseen_bytes: Cell<u64>,
     /// The index of the newest one.
     last: Cell<RaftIndex>,
+    /// The newest one that this life wrote: file and bytes.
+    kept: RefCell<Option<(String, u64)>>,
     /// When the last one was done.
     done: Cell<MonoTime>,
 }
@@ -111,11 +114,25 @@ impl Replica {
         }
         let room = log.lend_room().await;
         let made = self.checkpoint_in(&log, room.as_deref()).await;
-        log.room_is_back();
-        made
+        let written = match made {
+            Ok(written) => written,
+            Err(miss) => {
+                log.room_is_back(None).await;
+                return Err(miss);
+            }
+        };
+        // The one before becomes the room of the next.
+        let (file, kept) = (written.file.clone(), (written.file, written.bytes));
+        let before = self.checkpoints.kept.replace(Some(kept));
+        let before = before.map(|(file, bytes)| (self.config.directory.join(file), bytes));
+        let before = before.as_ref().map(|(path, bytes)| (path.as_path(), *bytes));
+        log.room_is_back(before).await;
+        clean(&self.io, &self.config.directory, Some(&file)).await;
+        Ok(())
     }
 
-    async fn checkpoint_in(&self, log: &Wal, room: Option<&Path>) -> Result<(), Miss> {
+    /// When it returns, the checkpoint is named in the log, and durable that.
+    async fn checkpoint_in(&self, log: &Wal, room: Option<&Path>) -> Result<Written, Miss> {
         let start = self.io.now();
         let (head, rest, cursor) = self.pin_state();
         let written = self.stream(head, &rest, cursor, room).await;
@@ -132,9 +149,8 @@ impl Replica {
         self.checkpoints.last.set(head.index);
         self.checkpoints.done.set(self.io.now());
         log.release_before(head.index.next());
-        clean(&self.io, &self.config.directory, Some(&written.file)).await;
         self.report(&written, head, start);
-        Ok(())
+        Ok(written)
     }
 
     /// Fixes what the stream will hold. Removal waits until `unpin_state`.

@@ -240,7 +240,8 @@ fn a_full_disk_gives_the_checkpoint_up() {
     rig.world.disk_faults(rig.machine, |faults| faults.capacity_bytes = Some(64 * 1024));
     rig.run(|io| async move {
         let kept = write(&io, HEAD, &few_pieces()).await.expect("room");
-        let mut writer = Writer::create(&io, &directory(), HEAD, None).await.expect("room for a head");
+        let mut writer =
+            Writer::create(&io, &directory(), HEAD, None).await.expect("room for a head");
         let full = writer.piece(Section::Mvcc, &vec![1; 1 << 20]).await;
         assert_eq!(full.expect_err("no room").kind(), std::io::ErrorKind::StorageFull);
         writer.discard().await.expect("it can be removed");

@@ -3,7 +3,8 @@
 //! One task owns the mark file, so marks are written one after the other. Nothing here is on the
 //! way of an acknowledgement, but for the flush that `NoFsync` owes a changed vote.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use ringbolt_io::bulk::zero_file;
@@ -28,7 +29,7 @@ pub(super) async fn keep(inner: Rc<Inner>) {
 
 /// # Errors
 /// Of a mark: the log has failed (W7).
-async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::Result<()> {
+async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<()> {
     let io = inner.io.clone();
     let mut idle_since = io.now();
     loop {
@@ -38,6 +39,7 @@ async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::
         zero_when_short(inner);
         grow_when_short(inner);
         let mut worked = release(inner, marks).await?;
+        worked |= give_up_spare(inner, marks).await?;
         worked |= prepare(inner, marks).await?;
         worked |= mark_when_wanted(inner, marks).await?;
         if worked {
@@ -64,7 +66,7 @@ async fn keep_until_closed(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::
 }
 
 /// Takes the oldest segments out of the log: first out of the mark, then out of use.
-async fn release(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::Result<bool> {
+async fn release(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bool> {
     let count = inner.log.borrow().releasable();
     if count == 0 {
         return Ok(false);
@@ -91,6 +93,33 @@ async fn release(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::Result<boo
     Ok(true)
 }
 
+/// Removes free segments beyond the spare ones when the next checkpoint finds no space without
+/// them: first out of the mark, then off the disk.
+async fn give_up_spare(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bool> {
+    let mut paths = Vec::new();
+    let mark = {
+        let mut log = inner.log.borrow_mut();
+        if !log.room.is_short(log.config.segment_bytes_first) {
+            return Ok(false);
+        }
+        while log.unused() > WAL_SEGMENTS_SPARE
+            && let Some(free) = log.free.pop_back()
+        {
+            paths.push(inner.directory.join(file_name(free.number)));
+        }
+        log.mark(0, None)
+    };
+    if paths.is_empty() {
+        return Ok(false);
+    }
+    marks.write_both(&mark).await?;
+    let mut log = inner.log.borrow_mut();
+    log.marked = log.marked.max(mark.watermark);
+    drop(log);
+    remove_all(&inner.io, &paths).await;
+    Ok(true)
+}
+
 /// Small segments of a log that has outgrown them go. A file that stays is found at the next open.
 async fn remove_all(io: &Io, paths: &[PathBuf]) {
     for path in paths {
@@ -101,7 +130,7 @@ async fn remove_all(io: &Io, paths: &[PathBuf]) {
 }
 
 /// Makes the next segment ready: opened, locked, salted, named in the mark.
-async fn prepare(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::Result<bool> {
+async fn prepare(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bool> {
     let (free, direct) = {
         let mut log = inner.log.borrow_mut();
         if log.config.mode == Mode::Memory || log.next.is_some() || log.list_is_full() {
@@ -149,7 +178,7 @@ async fn open_free(
 }
 
 /// Writes a mark when somebody waits for one.
-async fn mark_when_wanted(inner: &Rc<Inner>, marks: &mut MarkFile) -> std::io::Result<bool> {
+async fn mark_when_wanted(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bool> {
     let wanted = inner.marks_wanted.get();
     if inner.marks_written.get() >= wanted {
         return Ok(false);
@@ -175,21 +204,22 @@ fn zero_when_short(inner: &Rc<Inner>) {
     *inner.zeroing.borrow_mut() = Some(task);
 }
 
-/// Zeroes one segment. A full disk is waited for: it never stops the log, only ordinary writes.
+/// Zeroes one segment, a smaller one where there is no room for the usual size. A full disk is
+/// waited for: it never stops the log, only ordinary writes.
 async fn zero(inner: Rc<Inner>) {
-    let (number, size, wait) = {
+    let (number, wait) = {
         let mut log = inner.log.borrow_mut();
         log.next_number += 1;
-        (log.next_number - 1, log.zero_size(), log.config.zero_retry)
+        (log.next_number - 1, log.config.zero_retry)
     };
     let path = inner.directory.join(file_name(number));
-    loop {
-        match zero_file(&inner.io, &path, size).await {
-            Ok(()) => break,
+    let size = loop {
+        match zero_what_fits(&inner, &path).await {
+            Ok(size) => break size,
             Err(error) => {
                 let mut log = inner.log.borrow_mut();
                 if !log.zeroing_failed {
-                    tracing::warn!(file = %path.display(), size, %error, "no room for a segment");
+                    tracing::warn!(file = %path.display(), %error, "no room for a segment");
                 }
                 log.zeroing_failed = true;
             }
@@ -200,13 +230,40 @@ async fn zero(inner: Rc<Inner>) {
         if inner.log.borrow().unused() >= WAL_SEGMENTS_SPARE {
             return;
         }
-    }
+    };
     let mut log = inner.log.borrow_mut();
     log.zeroing_failed = false;
     log.free.push_back(Free { number, size });
     drop(log);
     inner.keep.ring();
     inner.tell();
+}
+
+/// The usual size or a half, a quarter … of it, down to that of a first segment.
+async fn zero_what_fits(inner: &Inner, path: &Path) -> io::Result<u64> {
+    let (mut size, least, kept) = {
+        let log = inner.log.borrow();
+        let kept = log.room.missing(log.config.segment_bytes_first);
+        (log.zero_size(), log.segment_bytes_least(), kept)
+    };
+    if kept > 0 {
+        // The reserve of the next checkpoint comes first: it has yet to find its space.
+        let free = inner.io.disk().free_bytes(&inner.directory).await?;
+        while free < size + kept && size / 2 >= least {
+            size /= 2;
+        }
+        if free < size + kept {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+    }
+    loop {
+        match zero_file(&inner.io, path, size).await {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && size / 2 >= least => {
+                size /= 2;
+            }
+            result => return result.map(|()| size),
+        }
+    }
 }
 
 /// Flushes a `NoFsync` log: every interval, and at once for what asked for it.

@@ -530,8 +530,12 @@ impl Log {
     pub fn zero_size(&self) -> u64 {
         let active = self.active.as_ref().map_or(0, |segment| segment.size);
         let grown = if self.sealed_bytes > 0 { active * 2 } else { active };
-        let floor = self.config.segment_bytes_first.max(self.constant.segment_bytes_min);
-        grown.min(self.config.segment_bytes_max).max(floor)
+        grown.min(self.config.segment_bytes_max).max(self.segment_bytes_least())
+    }
+
+    /// The least size of a segment to zero.
+    pub fn segment_bytes_least(&self) -> u64 {
+        self.config.segment_bytes_first.max(self.constant.segment_bytes_min)
     }
 
     // Positions and gauges.

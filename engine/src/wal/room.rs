@@ -2,11 +2,14 @@
 //! still be written, and what it lets go of is what service goes on with.
 //!
 //! ```text
-//!          grow                       lend                  give back
-//!   none ────────► held (a file) ───────────────► lent ─────────────────► none
-//!    ▲                │ grow                   it becomes the
-//!    └── refused: ordinary writes wait         checkpoint's file
+//!          grow                       lend                       back
+//!   none ────────► held (a file) ─────────────► lent ──────────────────────────► held, or none
+//!    │                │ grow                 it becomes the     the checkpoint before becomes
+//!    └── refused: ordinary writes wait       checkpoint's file  the reserve of the next
 //! ```
+//!
+//! Segments do not take what it needs: `missing`. Refused, it takes the segments that nobody needs:
+//! `keeper::give_up_spare`.
 //!
 //! The file has a name that is drawn for it and never used again, so that nothing a process that
 //! died still does can touch it; the next open removes it. It needs no sync: it holds nothing.
@@ -51,6 +54,14 @@ impl Room {
     /// two looks at it.
     pub fn is_short(&self, margin: u64) -> bool {
         self.refused && self.is_wanted(margin)
+    }
+
+    /// Bytes of the disk that are meant for it and that it has not got yet.
+    pub fn missing(&self, margin: u64) -> u64 {
+        if self.lent || self.is_wanted(margin) {
+            return self.target(margin).saturating_sub(self.held_bytes());
+        }
+        0
     }
 
     /// Whether there should be more of it.
@@ -110,9 +121,20 @@ impl Inner {
         file
     }
 
-    /// The checkpoint is written or given up: a fresh reserve is made.
-    pub fn room_is_back(&self) {
-        self.log.borrow_mut().room.lent = false;
+    /// The checkpoint is written or given up. `before`, a file of this life that nobody needs any
+    /// more, and its bytes: it is the reserve from now on.
+    pub async fn room_is_back(&self, before: Option<(&Path, u64)>) {
+        let mut held = None;
+        if let Some((before, bytes)) = before {
+            let file = fresh_path(&self.io, &self.directory);
+            let renamed = self.io.disk().rename(before, &file).await;
+            held = renamed.is_ok().then_some(Held { bytes, file: Some(file) });
+        }
+        {
+            let mut log = self.log.borrow_mut();
+            log.room.lent = false;
+            log.room.held = held;
+        }
         // One that waits after a refusal need not wait any longer.
         if let Some(waiting) = self.reserving.borrow_mut().take() {
             waiting.abort();
@@ -158,6 +180,7 @@ async fn grow(inner: Rc<Inner>) {
             log.room.growing = false;
         }
         inner.tell();
+        inner.keep.ring();
         if result.is_ok() {
             return;
         }
@@ -186,16 +209,11 @@ async fn grow_once(inner: &Inner, margin: u64) -> io::Result<()> {
 
 /// Sets `bytes` aside, in the file that is there or in a fresh one. What is refused changes
 /// nothing.
-async fn hold(
-    io: &Io,
-    directory: &Path,
-    held: Option<&Held>,
-    bytes: u64,
-) -> io::Result<Held> {
+async fn hold(io: &Io, directory: &Path, held: Option<&Held>, bytes: u64) -> io::Result<Held> {
     let known = held.and_then(|held| held.file.clone());
     let (path, before) = match known {
         Some(path) => (path, held.map_or(0, |held| held.bytes)),
-        None => (directory.join(format!("{:016x}{SUFFIX}", io.random_u64())), 0),
+        None => (fresh_path(io, directory), 0),
     };
     let file = io.disk().open(&path, OpenHow::CREATE).await?;
     let error = match file.allocate(bytes).await {
@@ -214,4 +232,8 @@ async fn hold(
         return Ok(Held { bytes, file: None });
     }
     Err(error)
+}
+
+fn fresh_path(io: &Io, directory: &Path) -> PathBuf {
+    directory.join(format!("{:016x}{SUFFIX}", io.random_u64()))
 }

@@ -209,10 +209,11 @@ impl Writer {
         self.inner.lend_room().await
     }
 
-    /// The checkpoint is there and older ones are gone, or it was given up: space is kept for the
-    /// next.
-    pub fn room_is_back(&self) {
-        self.inner.room_is_back();
+    /// The checkpoint is there, or it was given up: space is kept for the next. `before` is a
+    /// checkpoint file, and its size, that this log's owner wrote since open and needs no more:
+    /// its space is kept without going back to the disk.
+    pub async fn room_is_back(&self, before: Option<(&Path, u64)>) {
+        self.inner.room_is_back(before).await;
     }
 
     /// Entries below `index` are not needed any more. Segments that hold nothing else are recycled,
@@ -425,6 +426,7 @@ impl Inner {
         self.tell();
     }
 
+    /// Wakes the caller when something changes.
     pub fn await_progress(&self, context: &Context<'_>) {
         self.waiters.borrow_mut().push(context.waker().clone());
     }

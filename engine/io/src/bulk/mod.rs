@@ -49,11 +49,7 @@ impl BulkWriter {
     ///
     /// # Errors
     /// As `create`.
-    pub async fn create_in(
-        io: &Io,
-        target: &Path,
-        room: Option<&Path>,
-    ) -> io::Result<BulkWriter> {
+    pub async fn create_in(io: &Io, target: &Path, room: Option<&Path>) -> io::Result<BulkWriter> {
         let way = match io.driver().bulk_plane() {
             BulkPlane::Inline => Writer::Inline(InlineWriter::create(io, target, room).await?),
             plane => Writer::Remote(RemoteWriter::create(io, plane, target, room).await?),

@@ -68,7 +68,9 @@ fn on_glommio(job: Job) {
 /// Whether the job's file system takes direct I/O. What else is wrong, opening the file will tell.
 fn direct_works(kind: &Kind) -> bool {
     let (path, how) = match kind {
-        Kind::Write { target, .. } | Kind::Zero { target, .. } => (temporary(target), Plain::CREATE),
+        Kind::Write { target, .. } | Kind::Zero { target, .. } => {
+            (temporary(target), Plain::CREATE)
+        }
         Kind::Read { path } => (path.clone(), Plain::READ),
     };
     match files::execute(&Call::Open { path, how }, None) {

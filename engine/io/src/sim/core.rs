@@ -386,9 +386,9 @@ impl Flight {
 fn handle_of(op: &Op) -> Option<HandleId> {
     match op {
         Op::Write { file, .. } | Op::Read { file, .. } | Op::Sync { file } => Some(*file),
-        Op::Call(
-            Call::Lock(file) | Call::Truncate { file, .. } | Call::Allocate { file, .. },
-        ) => Some(*file),
+        Op::Call(Call::Lock(file) | Call::Truncate { file, .. } | Call::Allocate { file, .. }) => {
+            Some(*file)
+        }
         _ => None,
     }
 }

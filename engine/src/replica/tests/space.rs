@@ -61,7 +61,13 @@ async fn overwrite(replica: &Replica, io: &ringbolt_io::Io, rounds: usize, into:
 /// each checkpoint finds its space; a power loss then loses nothing of it.
 #[test]
 fn checkpoints_go_on_when_the_disk_is_full() {
-    let mut bench = Bench::new(31);
+    for (seed, left_bytes) in [(31, 0), (33, 50_000), (34, 120_000), (35, 200_000), (36, 300_000)] {
+        overwrites_go_on_with(seed, left_bytes);
+    }
+}
+
+fn overwrites_go_on_with(seed: u64, left_bytes: u64) {
+    let mut bench = Bench::new(seed);
     let (written, values): (Rc<RefCell<u64>>, Values) = Default::default();
     let (counted, into) = (written.clone(), values.clone());
     let filled: Rc<RefCell<bool>> = Rc::default();
@@ -81,7 +87,7 @@ fn checkpoints_go_on_when_the_disk_is_full() {
     });
     let full = |_: &ringbolt_io::sim::World| *filled.borrow();
     assert!(bench.world.run_until(Duration::from_secs(600), full));
-    let used = bench.world.used_bytes(bench.machine);
+    let used = bench.world.used_bytes(bench.machine) + left_bytes;
     bench.world.disk_faults(bench.machine, |faults| faults.capacity_bytes = Some(used));
     assert!(bench.world.run_until(Duration::from_secs(60_000), |_| done.borrow().is_some()));
     let (refused, checkpoints) = done.borrow().expect("ended");
