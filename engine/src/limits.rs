@@ -26,8 +26,9 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 pub const IDLE_TICKS: u32 = 5;
 /// How often leases that end are looked for. Source: semantics 8.5.
 pub const LEASE_TICK: Duration = Duration::from_millis(500);
-/// Revocations of ended leases in flight at most. Source: semantics 8.5.
-pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 16;
+/// Revocations of ended leases in flight at most: one write of the log takes them together, and
+/// applying them takes a small part of a turn.
+pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 128;
 /// Time one slice of physical removal takes, at most by about one part of it.
 pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(150);
 /// Records one part of a slice looks at.
@@ -52,7 +53,7 @@ const _: () = assert!(LEASE_REVOKES_IN_FLIGHT_MAX < PROPOSALS_RESERVED);
 
 /// The longest time to live a lease can be granted. Unit: seconds. etcd's number.
 pub const LEASE_TTL_S_MAX: i64 = 9_000_000_000;
-/// Leases one turn revokes at most.
+/// Leases that come due taken at once at most; further ones when those are proposed.
 pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
 /// What etcd's log entry holds besides the request: a header with the request's id, and the tags
 /// and lengths of header and request. A proposal is measured with it, so that the same request is
@@ -69,6 +70,8 @@ pub const RANGE_STEP_BYTES_MAX: usize = 1024 * 1024;
 pub const RANGE_STREAM_FIRST_KEYS: usize = 10;
 
 // mvcc
+/// Records one piece of a `HashKV` takes in.
+pub const HASH_STEP_RECORDS: usize = 500;
 /// Hashes of past compactions that `HashKV` can still answer. Source: contract 12.6.
 pub const COMPACTION_HASHES_KEPT: usize = 10;
 /// Compactions whose removal waits for its turn; further ones are joined.
@@ -111,6 +114,9 @@ pub const WAL_LOCK_WAIT_MS: u64 = 10_000;
 pub const WAL_LOCK_RETRY_MS: u64 = 50;
 /// Revisions reserved ahead at a time.
 pub const REVISIONS_RESERVED_BLOCK: i64 = 1 << 20;
+/// Revisions that lie at most between what a damaged log still tells and what was given out: as
+/// many entries as all its segments could hold, and more.
+pub const REVISIONS_UNKNOWN_MAX: i64 = 1 << 32;
 /// Entries kept for slow followers below a checkpoint.
 pub const WAL_CATCH_UP_ENTRIES: u64 = 5_000;
 /// Bytes of segments kept for slow followers below a checkpoint at most.
@@ -119,6 +125,8 @@ pub const WAL_CATCH_UP_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const _: () = assert!(WAL_SEGMENT_BYTES_FIRST <= WAL_SEGMENT_BYTES_MAX);
 const _: () = assert!(WAL_BATCH_BYTES_MAX as u64 + 2 * 4096 <= WAL_SEGMENT_BYTES_FIRST);
 const _: () = assert!(WAL_SEGMENTS_SPARE >= 2);
+const _: () =
+    assert!((WAL_SEGMENTS_MAX as u64 * WAL_SEGMENT_BYTES_MAX / 24) < REVISIONS_UNKNOWN_MAX as u64);
 
 // snapshot
 

@@ -10,6 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ringbolt_engine::replica::accept_loss;
 use ringbolt_engine::wal::{Mode, OpenError, Recovered, WalConfig, Writer};
 use ringbolt_io::{Executor, Io, make_driver, process};
 
@@ -91,9 +92,10 @@ async fn open(io: &Io, order: &Order) -> Result<String, OpenError> {
             return Ok(format!("{}: nothing is damaged, nothing was given up", place.display()));
         }
         Err(OpenError::Corrupt(corruption)) => println!("wal {corruption}"),
+        Err(OpenError::Missing(_)) => println!("{}: no mark file", place.display()),
         Err(other) => return Err(other),
     }
-    let (writer, recovered) = Writer::accept_loss(io, place, WalConfig::new(order.mode)).await?;
+    let (writer, recovered) = accept_loss(io, place, WalConfig::new(order.mode)).await?;
     close(&writer, place).await?;
     Ok(outcome(place, &recovered))
 }
@@ -106,9 +108,11 @@ async fn close(writer: &Writer, place: &Path) -> Result<(), OpenError> {
 }
 
 fn outcome(place: &Path, recovered: &Recovered) -> String {
-    let last = recovered.entries.last().map_or(0, |entry| entry.index.0);
+    let entry = recovered.entries.last().map_or(0, |entry| entry.index.0);
+    let checkpoint = recovered.checkpoint.as_ref().map_or(0, |named| named.index.0);
+    let last = entry.max(checkpoint);
     format!(
-        "{}: gave up everything from there on; the last entry kept is {last}. Start the server: \
+        "{}: gave up what could not be kept; the last entry kept is {last}. Start the server: \
          its revision jumps ahead once, so that every watcher and cache lists again",
         place.display()
     )

@@ -244,6 +244,18 @@ pub(super) async fn load(
     Ok(state)
 }
 
+/// The newest whole checkpoint in `directory`, as a log would name it.
+pub(super) async fn newest(io: &Io, directory: &Path) -> Option<Checkpoint> {
+    let mut files = snapshot::list(io, directory).await.unwrap_or_default();
+    files.sort_unstable();
+    while let Some((_, file)) = files.pop() {
+        if let Ok((head, root)) = snapshot::inspect(io, directory, &file).await {
+            return Some(Checkpoint { index: head.index, term: head.term, root, file });
+        }
+    }
+    None
+}
+
 /// Removes checkpoint files that nothing names. A file that stays costs only space.
 pub(super) async fn clean(io: &Io, directory: &Path, keep: Option<&str>) {
     if let Err(error) = snapshot::clean(io, directory, keep).await {

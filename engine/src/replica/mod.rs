@@ -41,9 +41,11 @@ use ringbolt_io::{Io, MonoTime, TaskHandle};
 
 use crate::error::{Error, Reason};
 use crate::limits::{
-    PROPOSAL_OVERHEAD_BYTES, PROPOSALS_BYTES_MAX, PROPOSALS_RESERVED, PROPOSALS_WAITING_MAX,
-    REVISIONS_RESERVED_BLOCK, TURN_BYTES_MAX, TURN_ENTRIES_MAX, TURN_STEPS_MAX,
+    HASH_STEP_RECORDS, PROPOSAL_OVERHEAD_BYTES, PROPOSALS_BYTES_MAX, PROPOSALS_RESERVED,
+    PROPOSALS_WAITING_MAX, REVISIONS_RESERVED_BLOCK, TURN_BYTES_MAX, TURN_ENTRIES_MAX,
+    TURN_STEPS_MAX,
 };
+use crate::mvcc::HashKv;
 use crate::state::format::COMMAND_HEADER_SIZE;
 use crate::state::quota::cost_bytes;
 use crate::state::{Command, Reply, State};
@@ -52,6 +54,7 @@ use crate::wal::{Gauges, Ticket, Wal};
 
 pub use crate::wal::Identity;
 pub use config::{Mode, OpenError, ReplicaConfig};
+pub use open::accept_loss;
 pub use queue::Answer;
 pub use stage::{Observation, StageTimes};
 
@@ -306,6 +309,22 @@ impl Replica {
     /// The state, between turns. The borrow must not live over an await.
     pub fn state(&self) -> Ref<'_, State> {
         self.state.borrow()
+    }
+
+    /// The hash of the store's records up to `revision` (0: the newest), taken in pieces between
+    /// which others run.
+    ///
+    /// # Errors
+    /// `FutureRevision`, `Compacted`. Source: contract 12.5, 12.6.
+    pub async fn hash_kv(&self, revision: i64) -> Result<HashKv, Reason> {
+        let mut walk = self.state.borrow().mvcc.hash_walk(revision)?;
+        loop {
+            let step = self.state.borrow().mvcc.hash_step(&mut walk, HASH_STEP_RECORDS)?;
+            if let Some(hash) = step {
+                return Ok(hash);
+            }
+            self.io.yield_now().await;
+        }
     }
 
     /// Where this replica stands. Local, without I/O.

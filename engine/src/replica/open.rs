@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::rc::Rc;
 
 use ringbolt_consensus::{Config, Membership, Node, Stored};
@@ -16,6 +17,7 @@ use super::tasks::ahead_of;
 use super::{Core, Identity, Replica, View, log};
 use crate::error::Error;
 use crate::lease::ttl_min_s;
+use crate::limits::REVISIONS_UNKNOWN_MAX;
 use crate::state::members::{bootstrap_member_id, cluster_id};
 use crate::state::{Command, ConfState, Member, Members, State, StateConfig};
 use crate::types::{MemberId, RaftIndex, Revision};
@@ -130,7 +132,13 @@ impl Replica {
         if recovered.may_have_lost() {
             // R6. Nobody was ever given a revision above the ceiling, so the first one above it
             // tells everybody that history jumped.
-            let revision = recovered.revision_ceiling.next();
+            let revision = match recovered.revision_ceiling {
+                // The mark that knew it is lost: beyond what any log could have given out.
+                Revision(0) => {
+                    Revision(self.state.borrow().mvcc.revision().0 + REVISIONS_UNKNOWN_MAX)
+                }
+                ceiling => ceiling.next(),
+            };
             wal.reserve_revisions(ahead_of(revision)).await.map_err(failed)?;
             self.propose_own(Command::Fence { revision, compacted: revision }).await?;
             wal.fenced().await.map_err(failed)?;
@@ -229,6 +237,26 @@ impl Replica {
         self.queue.borrow_mut().fail_all(&Error::Stop);
         self.reads.borrow_mut().fail_all(&Error::Stop);
     }
+}
+
+/// Opens a damaged log in `directory` and gives up what cannot be kept: as much as the log and the
+/// checkpoint that lies beside it still tell stays. `ringbolt recover --accept-loss`.
+///
+/// # Errors
+/// As `Wal::accept_loss`.
+pub async fn accept_loss(
+    io: &Io,
+    directory: &Path,
+    config: wal::WalConfig,
+) -> Result<(Wal, Recovered), wal::OpenError> {
+    // A sole first member votes for itself, and names the cluster.
+    let identity = |voted_for| {
+        let member_id = MemberId(voted_for);
+        Identity { cluster_id: cluster_id(&[member_id]), member_id }
+    };
+    let checkpoint = checkpoint::newest(io, directory).await;
+    let known = wal::Known { identity: &identity, checkpoint };
+    Wal::accept_loss(io, directory, config, &known).await
 }
 
 /// Opens the log of the keyspace, or makes it.

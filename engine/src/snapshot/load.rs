@@ -40,8 +40,8 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Corrupt(corruption) => write!(
                 f,
-                "checkpoint {corruption}; nothing was changed; repair this member from its peers \
-                 or restore a backup"
+                "checkpoint {corruption}; the file was left as it is; restore this directory from a \
+                 copy"
             ),
             LoadError::Version { file, version } => write!(
                 f,
@@ -66,8 +66,27 @@ pub async fn load(
     directory: &Path,
     file: &str,
     root: Option<u64>,
-    mut consume: impl FnMut(Section, &[u8]) -> Result<(), String>,
+    consume: impl FnMut(Section, &[u8]) -> Result<(), String>,
 ) -> Result<Head, LoadError> {
+    read_through(io, directory, file, root, consume).await.map(|(head, _)| head)
+}
+
+/// Reads the checkpoint `file` of `directory` through and gives its head and its root hash, as the
+/// log would name it.
+///
+/// # Errors
+/// As `load`.
+pub async fn inspect(io: &Io, directory: &Path, file: &str) -> Result<(Head, u64), LoadError> {
+    read_through(io, directory, file, None, |_, _| Ok(())).await
+}
+
+async fn read_through(
+    io: &Io,
+    directory: &Path,
+    file: &str,
+    root: Option<u64>,
+    mut consume: impl FnMut(Section, &[u8]) -> Result<(), String>,
+) -> Result<(Head, u64), LoadError> {
     let path = directory.join(file);
     let mut source = Source::open(io, &path).await?;
     let head_bytes = source.take::<HEAD_BYTES>("a head").await?;
@@ -105,7 +124,7 @@ pub async fn load(
         }
         let Some(section) = chunk.section else {
             check_end(&mut source, at, &piece, sum, root).await?;
-            return Ok(head);
+            return Ok((head, sum.root));
         };
         sum.chunks += 1;
         sum.bytes += chunk.size as u64;

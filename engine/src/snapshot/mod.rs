@@ -21,7 +21,7 @@ mod write;
 
 pub use files::{clean, list};
 pub use format::{Head, Section};
-pub use load::{LoadError, load};
+pub use load::{LoadError, inspect, load};
 pub use write::{Writer, Written};
 
 #[cfg(test)]

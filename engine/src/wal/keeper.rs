@@ -7,13 +7,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ringbolt_io::bulk::zero_file;
 use ringbolt_io::{File, Io};
 
 use crate::limits::WAL_SEGMENTS_SPARE;
 use crate::wal::mark::{MARK_FILE, MarkFile};
 use crate::wal::room::grow_when_short;
-use crate::wal::segment::{Free, Segment, file_name, lock, open_file};
+use crate::wal::segment::{Free, Segment, file_name, lock, open_file, zero_what_fits};
 use crate::wal::types::{Failure, Mode};
 use crate::wal::writer::Inner;
 
@@ -113,9 +112,10 @@ async fn give_up_spare(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bo
         return Ok(false);
     }
     marks.write_both(&mark).await?;
-    let mut log = inner.log.borrow_mut();
-    log.marked = log.marked.max(mark.watermark);
-    drop(log);
+    {
+        let mut log = inner.log.borrow_mut();
+        log.marked = log.marked.max(mark.watermark);
+    }
     remove_all(&inner.io, &paths).await;
     Ok(true)
 }
@@ -214,7 +214,7 @@ async fn zero(inner: Rc<Inner>) {
     };
     let path = inner.directory.join(file_name(number));
     let size = loop {
-        match zero_what_fits(&inner, &path).await {
+        match zero_beside_reserve(&inner, &path).await {
             Ok(size) => break size,
             Err(error) => {
                 let mut log = inner.log.borrow_mut();
@@ -239,8 +239,8 @@ async fn zero(inner: Rc<Inner>) {
     inner.tell();
 }
 
-/// The usual size or a half, a quarter … of it, down to that of a first segment.
-async fn zero_what_fits(inner: &Inner, path: &Path) -> io::Result<u64> {
+/// Zeroes a segment in the space that the reserve leaves; gives its size.
+async fn zero_beside_reserve(inner: &Inner, path: &Path) -> io::Result<u64> {
     let (mut size, least, kept) = {
         let log = inner.log.borrow();
         let kept = log.room.missing(log.config.segment_bytes_first);
@@ -256,14 +256,7 @@ async fn zero_what_fits(inner: &Inner, path: &Path) -> io::Result<u64> {
             return Err(io::ErrorKind::StorageFull.into());
         }
     }
-    loop {
-        match zero_file(&inner.io, path, size).await {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull && size / 2 >= least => {
-                size /= 2;
-            }
-            result => return result.map(|()| size),
-        }
-    }
+    zero_what_fits(&inner.io, path, (size, least)).await
 }
 
 /// Flushes a `NoFsync` log: every interval, and at once for what asked for it.

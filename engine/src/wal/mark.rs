@@ -240,15 +240,21 @@ impl MarkFile {
                 Ok(Err(version)) => {
                     return Err(OpenError::Version { file: path.to_path_buf(), version });
                 }
-                Err(found) => bad.push(found),
+                Err(found) => bad.push(format!("{found} @ {offset:#x}")),
             }
         }
         let Some(mark) = newest else {
             let found = bad.join(" and ");
-            return Err(Corruption::new(path, 0, "a mark in one of two slots", found).into());
+            return Err(Corruption::new(path, 0, "a whole mark in one of two slots", found).into());
         };
         let marks = MarkFile { file, path: path.to_path_buf(), serial: mark.serial };
         Ok((marks, mark))
+    }
+
+    /// Takes an open mark file over whatever it holds.
+    #[must_use]
+    pub fn over(file: File, path: &Path) -> MarkFile {
+        MarkFile { file, path: path.to_path_buf(), serial: 0 }
     }
 
     /// Writes a mark to both slots: what it says may be relied upon when it returns.

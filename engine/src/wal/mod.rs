@@ -29,6 +29,7 @@ mod format;
 mod keeper;
 mod log;
 mod mark;
+mod rebuild;
 mod recover;
 mod replay;
 mod room;
@@ -39,6 +40,7 @@ mod tests;
 mod types;
 mod writer;
 
+pub use recover::Known;
 pub use types::{
     Batch, Checkpoint, Cut, Entry, Failure, Gauges, HardState, Identity, Mode, OpenError,
     Recovered, Ticket, WalConfig,

@@ -18,29 +18,42 @@ use ringbolt_io::{AlignedBuffer, Durability, Io, MonoTime, OpenHow};
 use crate::corruption::Corruption;
 use crate::limits::WAL_LOCK_WAIT_MS;
 use crate::types::{RaftIndex, Revision};
-use crate::wal::format::{
-    BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, HEADER_BYTES, Record, Start, batch_size, peek,
-};
+use crate::wal::format::{BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, Record, Start, batch_size};
 use crate::wal::log::{Constant, Log};
 use crate::wal::mark::{MARK_FILE, Mark, MarkFile, fresh};
+use crate::wal::rebuild::rebuild;
 use crate::wal::replay::{Content, replay};
 use crate::wal::room::is_reserve;
 use crate::wal::scan::{Scan, Walk, scan, walk};
-use crate::wal::segment::{Free, Segment, file_name, lock, number_of, open_file};
-use crate::wal::types::{Cut, Identity, Mode, OpenError, Recovered, WalConfig};
+use crate::wal::segment::{Free, Segment, file_name, lock, number_of, open_file, zero_what_fits};
+use crate::wal::types::{
+    Checkpoint, Cut, HardState, Identity, Mode, OpenError, Recovered, WalConfig,
+};
 
 /// End of the name of a file whose writing was not finished.
 const PARTIAL: &str = ".partial";
+/// What the name of a checkpoint holds, which only a log can name.
+const CHECKPOINT_SUFFIX: &str = ".checkpoint";
+/// Bytes of one look at a segment that should be all zeros.
+const LOOK_BYTES: usize = 512 * 1024;
 /// Where Linux tells which boot this is.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
 /// What to do about damage below the watermark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+#[derive(Clone, Copy)]
+pub(super) enum Loss<'a> {
     /// Refuse to open.
     Refuse,
     /// Cut there, and say so in the mark.
-    Accept,
+    Accept(&'a Known<'a>),
+}
+
+/// What the owner of a log whose loss is accepted knows beside it.
+pub struct Known<'a> {
+    /// Whose log it is when no mark tells, by the raft id it voted for last; 0 is nobody.
+    pub identity: &'a dyn Fn(u64) -> Identity,
+    /// The newest whole checkpoint that lies in the directory: the log may have lost its name.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// An opened log.
@@ -119,7 +132,7 @@ async fn clear_unfinished(io: &Io, directory: &Path) -> Result<u32, OpenError> {
         if let Some(segment) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) {
             number = number.max(segment.saturating_add(1));
         }
-        if number_of(&name).is_some() {
+        if number_of(&name).is_some() || name.ends_with(CHECKPOINT_SUFFIX) {
             refuse_batches(io, directory, &name).await?;
         }
         if number_of(&name).is_some() || is_unfinished(&name) {
@@ -139,13 +152,21 @@ async fn refuse_batches(io: &Io, directory: &Path, name: &str) -> Result<(), Ope
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(failed(&path))?,
     };
-    let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
-    buffer.set_len(result.map_err(failed(&path))?);
-    if buffer.len() >= HEADER_BYTES && peek(&buffer).is_ok() {
-        let found = format!("no file, though {name} holds a log");
-        return Err(Corruption::new(&directory.join(MARK_FILE), 0, "a mark file", found).into());
+    // What an unfinished `create` leaves is zeros from end to end; rot may have taken any header.
+    let mut offset = 0;
+    loop {
+        let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(LOOK_BYTES), offset).await;
+        buffer.set_len(result.map_err(failed(&path))?);
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        if buffer.iter().any(|byte| *byte != 0) {
+            let found = format!("no file, though {name} holds a log");
+            let mark = directory.join(MARK_FILE);
+            return Err(Corruption::new(&mark, 0, "a mark file", found).into());
+        }
+        offset += buffer.len() as u64;
     }
-    Ok(())
 }
 
 /// Removes a file that may be gone already, by the hand of a process that died.
@@ -167,10 +188,10 @@ pub(super) async fn open(
     io: &Io,
     directory: &Path,
     config: WalConfig,
-    loss: Loss,
+    loss: Loss<'_>,
 ) -> Result<Opened, OpenError> {
     if !exists(io, directory).await? {
-        return Err(OpenError::Missing(directory.to_path_buf()));
+        make_mark_file(io, directory, &config, loss).await?;
     }
     let until = io.now() + Duration::from_millis(WAL_LOCK_WAIT_MS);
     let path = directory.join(MARK_FILE);
@@ -178,7 +199,15 @@ pub(super) async fn open(
     let file = io.disk().open(&path, OpenHow::LOG).await.map_err(failed(&path))?;
     let direct = file.is_direct();
     lock(io, &file, &path, until).await?;
-    let (mut marks, mark) = MarkFile::read(file, &path).await?;
+    let (mut marks, mark) = match (MarkFile::read(file.clone(), &path).await, loss) {
+        (Err(OpenError::Corrupt(_)), Loss::Accept(known)) => {
+            let mark = rebuild(io, directory, &config, known.identity).await?;
+            let mut marks = MarkFile::over(file, &path);
+            marks.write_both(&mark).await.map_err(failed(&path))?;
+            (marks, mark)
+        }
+        (read, _) => read?,
+    };
     if config.mode == Mode::Memory && !mark.segments.is_empty() {
         return Err(OpenError::Mode(directory.to_path_buf()));
     }
@@ -204,10 +233,28 @@ pub(super) async fn open(
         return Ok(Opened { log, marks, recovered });
     }
     let mut scans = scan_listed(io, directory, &mark, direct, until, loss).await?;
+    let mut checkpoint_alone = None;
+    if let Loss::Accept(known) = loss {
+        match best_beginning(io, directory, &mut scans, &mark, known).await? {
+            Beginning::At(from) => {
+                log.shortened |= from > 0;
+                scans.drain(..from);
+            }
+            Beginning::Checkpoint(content) => {
+                log.shortened = true;
+                log.restore_end(greatest_sequence(&scans), 0);
+                scans.clear();
+                checkpoint_alone = Some(content);
+            }
+        }
+    }
     let walk = walk(&mut scans, &mark);
     refuse_loss(&walk, &mark, loss)?;
     log.shortened |= is_short(&walk, &mark);
-    let content = replay(&scans, &walk)?;
+    let content = match checkpoint_alone {
+        Some(content) => content,
+        None => replay(&scans, &walk)?,
+    };
     make_durable(&scans, &walk).await?;
     let cut = cut(&mark, &walk);
     let place = Place { io, directory, until };
@@ -240,6 +287,22 @@ async fn make_durable(scans: &[Scan], walk: &Walk) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Where loss is accepted, an empty mark file stands for the one that is gone, if there is a log.
+async fn make_mark_file(
+    io: &Io,
+    directory: &Path,
+    config: &WalConfig,
+    loss: Loss<'_>,
+) -> Result<(), OpenError> {
+    let Loss::Accept(known) = loss else {
+        return Err(OpenError::Missing(directory.to_path_buf()));
+    };
+    rebuild(io, directory, config, known.identity).await?;
+    let path = directory.join(MARK_FILE);
+    io.disk().open(&path, OpenHow::CREATE).await.map_err(failed(&path))?;
+    io.disk().sync_dir(directory).await.map_err(failed(directory))
+}
+
 /// Whether the mode the log was last open in may have lost acknowledged state since. A log that was
 /// made and never opened has acknowledged nothing.
 fn lost_acknowledged(mark: &Mark, boot_id: [u8; 16]) -> bool {
@@ -256,8 +319,8 @@ fn is_short(walk: &Walk, mark: &Mark) -> bool {
     last < walk.watermark || (mark.clean && last != mark.end_sequence)
 }
 
-fn refuse_loss(walk: &Walk, mark: &Mark, loss: Loss) -> Result<(), OpenError> {
-    if loss == Loss::Refuse && is_short(walk, mark) {
+fn refuse_loss(walk: &Walk, mark: &Mark, loss: Loss<'_>) -> Result<(), OpenError> {
+    if matches!(loss, Loss::Refuse) && is_short(walk, mark) {
         return Err(walk.stop.clone().into());
     }
     Ok(())
@@ -290,6 +353,94 @@ fn recovered(mark: &Mark, log: &Log, content: Content, cut: Option<Cut>) -> Reco
     }
 }
 
+/// What is left of a log whose loss is accepted.
+enum Beginning {
+    /// What follows from the start of this segment.
+    At(usize),
+    /// Nothing but a checkpoint.
+    Checkpoint(Content),
+}
+
+/// Where loss is accepted: the segment from which the log reaches furthest. One behind the damage
+/// names the newest checkpoint in its start: what it covers is not lost with what lies before.
+/// Where no segment leads anywhere, the newest checkpoint any batch names is what is left.
+async fn best_beginning(
+    io: &Io,
+    directory: &Path,
+    scans: &mut [Scan],
+    mark: &Mark,
+    known: &Known<'_>,
+) -> Result<Beginning, OpenError> {
+    let mut best: Option<(u64, usize)> = None;
+    for from in 0..scans.len() {
+        let tail = &mut scans[from..];
+        let walk = walk(tail, mark);
+        let Ok(content) = replay(tail, &walk) else { continue };
+        if walk.end.is_none() || !is_grounded(io, directory, &content).await? {
+            continue;
+        }
+        let last = content.last_index();
+        if best.is_none_or(|(furthest, _)| last > furthest) {
+            best = Some((last, from));
+        }
+        if from == 0 && !is_short(&walk, mark) {
+            break;
+        }
+    }
+    let alone = newest_checkpoint(io, directory, scans, known).await?;
+    let reaches = |content: &Content| best.is_none_or(|(last, _)| content.last_index() > last);
+    match alone.filter(reaches) {
+        Some(content) => Ok(Beginning::Checkpoint(content)),
+        None => Ok(Beginning::At(best.map_or(0, |(_, from)| from))),
+    }
+}
+
+/// The newest checkpoint that is there, as a batch names it or the owner knows it.
+async fn newest_checkpoint(
+    io: &Io,
+    directory: &Path,
+    scans: &[Scan],
+    known: &Known<'_>,
+) -> Result<Option<Content>, OpenError> {
+    let batches = || scans.iter().flat_map(|scan| &scan.batches).map(|(_, batch)| batch);
+    let last = batches().max_by_key(|batch| batch.header.sequence);
+    let hard_state = last.map(|batch| batch.header.hard_state).unwrap_or_default();
+    let records = batches().flat_map(|batch| &batch.records);
+    let named = records.filter_map(|record| match record {
+        Record::Checkpoint(named) => Some(named),
+        _ => None,
+    });
+    let mut newest: Option<Content> = None;
+    for checkpoint in named.chain(&known.checkpoint) {
+        let newer = newest.as_ref().is_none_or(|one| one.last_index() < checkpoint.index.0);
+        let hard_state = HardState {
+            term: hard_state.term.max(checkpoint.term),
+            commit: checkpoint.index,
+            ..hard_state
+        };
+        let checkpoint = Some(checkpoint.clone());
+        let content = Content { hard_state, entries: Vec::new(), checkpoint };
+        if newer && is_grounded(io, directory, &content).await? {
+            newest = Some(content);
+        }
+    }
+    Ok(newest)
+}
+
+fn greatest_sequence(scans: &[Scan]) -> u64 {
+    let batches = scans.iter().flat_map(|scan| &scan.batches);
+    batches.map(|(_, batch)| batch.header.sequence).max().unwrap_or(0)
+}
+
+/// Whether what a log holds begins somewhere: at its first entry, or at a checkpoint that is there.
+async fn is_grounded(io: &Io, directory: &Path, content: &Content) -> Result<bool, OpenError> {
+    let Some(named) = &content.checkpoint else {
+        return Ok(content.entries.first().is_none_or(|first| first.index == RaftIndex(1)));
+    };
+    let path = directory.join(&named.file);
+    Ok(io.disk().size(&path).await.map_err(failed(&path))?.is_some())
+}
+
 /// Opens, locks and scans the listed segments.
 async fn scan_listed(
     io: &Io,
@@ -297,25 +448,34 @@ async fn scan_listed(
     mark: &Mark,
     direct: bool,
     until: MonoTime,
-    loss: Loss,
+    loss: Loss<'_>,
 ) -> Result<Vec<Scan>, OpenError> {
     let mut scans = Vec::with_capacity(mark.segments.len());
     let spare = usize::try_from(mark.spare).unwrap_or(usize::MAX);
-    for (at, listed) in mark.segments.iter().enumerate().filter(|(_, listed)| listed.salt != 0) {
+    let begun = mark.segments.iter().copied().enumerate();
+    for (at, mut listed) in begun.filter(|(_, listed)| listed.salt != 0) {
         let path = directory.join(file_name(listed.number));
         let wanted = u64::from(listed.blocks) * BLOCK_BYTES as u64;
         let size = io.disk().size(&path).await.map_err(failed(&path))?;
         if size != Some(wanted) {
-            if loss == Loss::Accept {
-                scans.push(Scan::missing(*listed, path));
+            if matches!(loss, Loss::Refuse) {
+                let found = size.map_or("no file".into(), |size| format!("{size} bytes"));
+                let wanted = format!("a segment of {wanted} bytes");
+                return Err(Corruption::new(&path, 0, wanted, found).into());
+            }
+            listed.blocks = u32::try_from(size.unwrap_or(0) / BLOCK_BYTES as u64).unwrap_or(0);
+            if listed.blocks == 0 {
+                scans.push(Scan::missing(listed, path));
                 continue;
             }
-            let found = size.map_or("no file".into(), |size| format!("{size} bytes"));
-            let wanted = format!("a segment of {wanted} bytes");
-            return Err(Corruption::new(&path, 0, wanted, found).into());
         }
         let file = open_file(io, &path, direct).await?;
         lock(io, &file, &path, until).await?;
+        let whole = u64::from(listed.blocks) * BLOCK_BYTES as u64;
+        if size != Some(whole) {
+            // Loss is accepted: what is left of the file is the segment from now on.
+            file.truncate(whole).await.map_err(failed(&path))?;
+        }
         // A log that was closed in order has nothing behind its end.
         let behind_end = mark.segments.len() - at;
         let end = match behind_end.checked_sub(spare + 1) {
@@ -323,7 +483,7 @@ async fn scan_listed(
             Some(0) if mark.clean => Some(mark.end_offset),
             _ => None,
         };
-        scans.push(scan(*listed, &path, &file, mark.log_id, end).await?);
+        scans.push(scan(listed, &path, &file, mark.log_id, end).await?);
     }
     Ok(scans)
 }
@@ -344,7 +504,7 @@ async fn go_on(
     (scans, walk): (Vec<Scan>, Walk),
     content: &Content,
 ) -> Result<(), OpenError> {
-    let (mut sequence, mut chain) = walk.end.unwrap_or((0, 0));
+    let (mut sequence, mut chain) = walk.end.unwrap_or((log.last_sequence, 0));
     let mut ended_at = walk.accepted.iter().rposition(|count| *count > 0);
     while let Some(start) = bare_start(&scans, &walk, ended_at).filter(|_| !mark.clean) {
         // A start with nothing behind it: the fresh one says the same, and this segment is free.
@@ -448,7 +608,13 @@ async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Resul
     log.free = unused.into_iter().filter(|free| free.size >= least).collect();
     for name in io.disk().read_dir(directory).await.map_err(failed(directory))? {
         let path = directory.join(&name);
-        if is_unfinished(&name) || is_reserve(&name) {
+        let unfinished = is_unfinished(&name) || is_reserve(&name);
+        if is_reserve(&name) || name.contains(CHECKPOINT_SUFFIX) {
+            // The next checkpoint needs as much: no segment takes it meanwhile.
+            let bytes = io.disk().size(&path).await.map_err(failed(&path))?;
+            log.room.expect(bytes.unwrap_or(0));
+        }
+        if unfinished {
             remove(io, &path).await?;
         }
         let Some(number) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) else { continue };
@@ -471,10 +637,11 @@ async fn begin_fresh(
     let free = match log.free.pop_front() {
         Some(free) => free,
         None => {
-            let (number, size) = (log.next_number, log.zero_size());
+            let number = log.next_number;
             log.next_number += 1;
             let path = directory.join(file_name(number));
-            zero_file(io, &path, size).await.map_err(failed(&path))?;
+            let sizes = (log.zero_size(), log.segment_bytes_least());
+            let size = zero_what_fits(io, &path, sizes).await.map_err(failed(&path))?;
             Free { number, size }
         }
     };
@@ -523,7 +690,7 @@ fn parse_boot_id(text: &[u8]) -> Option<[u8; 16]> {
     (text.len() == 32).then_some(id.to_be_bytes())
 }
 
-fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError + use<> {
+pub(super) fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> OpenError + use<> {
     let file: PathBuf = path.to_path_buf();
     move |source| OpenError::Io { file, source }
 }

@@ -56,6 +56,11 @@ impl Room {
         self.refused && self.is_wanted(margin)
     }
 
+    /// A checkpoint of an earlier life took `bytes`.
+    pub fn expect(&mut self, bytes: u64) {
+        self.checkpoint_bytes = self.checkpoint_bytes.max(bytes);
+    }
+
     /// Bytes of the disk that are meant for it and that it has not got yet.
     pub fn missing(&self, margin: u64) -> u64 {
         if self.lent || self.is_wanted(margin) {

@@ -237,7 +237,11 @@ pub(super) fn walk(scans: &mut [Scan], mark: &Mark) -> Walk {
             break;
         }
         stop = Some(stop_at(scan, offset, end));
-        if accepted[at] < scan.batches.len() {
+        // What lies behind a cut does not matter, whatever it is: the next start says so.
+        let cut_here = scans.get(at + 1).and_then(|next| next.batches.first());
+        let cut_here = cut_here
+            .is_some_and(|(place, batch)| *place == 0 && follows(end, at + 1, 0, batch, scans));
+        if accepted[at] < scan.batches.len() && !cut_here {
             break;
         }
     }

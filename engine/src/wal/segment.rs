@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringbolt_io::bulk::zero_file;
 use ringbolt_io::{File, Io, MonoTime, OpenHow};
 
 use crate::limits::WAL_LOCK_RETRY_MS;
@@ -135,6 +136,23 @@ pub async fn open_file(io: &Io, path: &Path, direct: bool) -> Result<File, OpenE
         return Err(failed(io::Error::new(io::ErrorKind::Unsupported, text)));
     }
     Ok(file)
+}
+
+/// Zeroes a segment of the usual size, or of a half, a quarter … of it down to the least, as the
+/// disk has room; gives its size.
+///
+/// # Errors
+/// The system's; `StorageFull` when not even the least fits.
+pub async fn zero_what_fits(io: &Io, path: &Path, (usual, least): (u64, u64)) -> io::Result<u64> {
+    let mut size = usual;
+    loop {
+        match zero_file(io, path, size).await {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && size / 2 >= least => {
+                size /= 2;
+            }
+            result => return result.map(|()| size),
+        }
+    }
 }
 
 /// Takes a file's lock, which a process that was killed keeps while its writes still land.

@@ -20,7 +20,7 @@ use crate::types::{RaftIndex, Revision};
 use crate::wal::keeper;
 use crate::wal::log::{Flight, Formed, Log};
 use crate::wal::mark::MarkFile;
-use crate::wal::recover;
+use crate::wal::recover::{self, Known};
 use crate::wal::types::{
     Batch, Checkpoint, Failure, Gauges, Identity, Mode, OpenError, Recovered, Ticket, WalConfig,
 };
@@ -84,17 +84,20 @@ impl Writer {
     }
 
     /// Opens a log whose acknowledged records are damaged and gives up everything from the first
-    /// damaged batch on: `ringbolt recover --accept-loss`. The log says so (`Recovered::shortened`)
-    /// until `fenced` is called.
+    /// damaged batch on: `ringbolt recover --accept-loss`. A mark file that is gone, or has no
+    /// whole slot, is made anew from the segments. A checkpoint that reaches further than any
+    /// part of the log that is left stands alone. The log says so (`Recovered::shortened`) until
+    /// `fenced` is called.
     ///
     /// # Errors
-    /// As `open`; `Corrupt` only for a mark file without a whole slot.
+    /// As `open`; `Corrupt` only where there is neither a mark nor any batch of a log.
     pub async fn accept_loss(
         io: &Io,
         directory: &Path,
         config: WalConfig,
+        known: &Known<'_>,
     ) -> Result<(Writer, Recovered), OpenError> {
-        let opened = recover::open(io, directory, config, recover::Loss::Accept).await?;
+        let opened = recover::open(io, directory, config, recover::Loss::Accept(known)).await?;
         Ok((Writer::start(io, directory, opened.log, opened.marks), opened.recovered))
     }
 

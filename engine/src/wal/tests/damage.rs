@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ringbolt_io::sim::{CrashKind, Damage};
 
-use super::{Rig, directory, entries, open_or_create, tiny};
-use crate::types::Revision;
+use super::{IDENTITY, Rig, directory, entries, open_or_create, tiny};
+use crate::types::{MemberId, RaftIndex, Revision, Term};
 use crate::wal::format::{BLOCK_BYTES, peek};
 use crate::wal::mark::{MARK_FILE, Mark, SLOT_BYTES};
-use crate::wal::{Batch, Mode, OpenError, Recovered, Writer};
+use crate::wal::{Batch, Checkpoint, Identity, Known, Mode, OpenError, Recovered, Writer};
 
 /// A log over several segments. When `idle`, everything in it was marked durable before the power
 /// went; else the last batch was not known durable to anybody.
@@ -200,8 +200,9 @@ fn accepting_the_loss_is_the_way_out() {
         assert!(rig.world.damage(rig.machine, &path, offset + 8, Damage::FlipBit(1)));
         refusal(&mut rig);
         let kept = rig.run_and_kill(|io| async move {
-            let (_, found) =
-                Writer::accept_loss(&io, &directory(), tiny(Mode::Safe)).await.expect("accepted");
+            let (_, found) = Writer::accept_loss(&io, &directory(), tiny(Mode::Safe), &ALONE)
+                .await
+                .expect("accepted");
             assert!(found.shortened && found.may_have_lost());
             found.entries.len()
         });
@@ -238,4 +239,96 @@ fn an_entry_that_looks_like_a_batch_is_data() {
         writer.wait_durable(ticket).await.expect("sound");
     });
     assert_eq!(open(&mut rig).expect("sound").entries.len(), 2);
+}
+
+fn whose(voted_for: u64) -> Identity {
+    Identity { cluster_id: IDENTITY.cluster_id, member_id: MemberId(voted_for) }
+}
+
+/// Nobody knows of a checkpoint.
+const ALONE: Known<'static> = Known { identity: &whose, checkpoint: None };
+
+/// A log without any whole mark refuses; accepting the loss makes the mark anew from the segments'
+/// headers and loses no entry, also when the oldest segment or a recycled one was damaged besides.
+#[test]
+fn a_lost_mark_is_made_anew_when_loss_is_accepted() {
+    for gone in [true, false] {
+        let mut rig = rig_with_log(true);
+        let path = directory().join(MARK_FILE);
+        let place = path.clone();
+        rig.run_and_kill(move |io| async move {
+            if gone {
+                io.disk().remove(&place).await.expect("it is there");
+                io.disk().sync_dir(&directory()).await.expect("sound");
+            }
+        });
+        for slot in [0, SLOT_BYTES as u64].into_iter().filter(|_| !gone) {
+            assert!(rig.world.damage(rig.machine, &path, slot + 20, Damage::FlipBit(1)));
+        }
+        let corruption = refusal(&mut rig);
+        assert_eq!((&corruption.file, corruption.offset), (&path, 0), "{corruption}");
+        rig.run_and_kill(|io| async move {
+            let opened = Writer::accept_loss(&io, &directory(), tiny(Mode::Safe), &ALONE).await;
+            let (writer, found) = opened.expect("the segments tell everything");
+            assert_eq!(found.entries, entries(1..=21).entries);
+            assert!(found.shortened && found.revision_ceiling == Revision(0));
+            writer.close().await.expect("sound");
+        });
+        let found = open(&mut rig).expect("whole again");
+        assert_eq!(found.entries.len(), 21);
+        assert!(found.shortened, "until the fence");
+    }
+}
+
+/// As above with segments that were released and are used again: their earlier lives are not taken
+/// for the log.
+#[test]
+fn a_lost_mark_is_made_anew_over_recycled_segments() {
+    let mut rig = Rig::new(37);
+    let (first, last) = rig
+        .run_and_kill(|io| async move {
+            let (writer, _) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+            for index in 1..=60 {
+                writer.wait_durable(writer.append(entries(index..=index))).await.expect("sound");
+                if index % 10 == 0 {
+                    let (at, file) = (RaftIndex(index), "c".to_owned());
+                    let named = Checkpoint { index: at, term: Term(1), root: 1, file };
+                    let ticket = writer.mark_snapshot(named);
+                    writer.wait_durable(ticket).await.expect("sound");
+                    writer.release_before(RaftIndex(index + 1));
+                    io.sleep(Duration::from_millis(200)).await;
+                }
+            }
+            (writer.gauges().oldest_index, 60)
+        })
+        .expect("nothing crashed it");
+    assert!(first > RaftIndex(10), "segments were released");
+    let path = directory().join(MARK_FILE);
+    for slot in [0, SLOT_BYTES as u64] {
+        assert!(rig.world.damage(rig.machine, &path, slot + 20, Damage::FlipBit(1)));
+    }
+    refusal(&mut rig);
+    rig.run_and_kill(move |io| async move {
+        let opened = Writer::accept_loss(&io, &directory(), tiny(Mode::Safe), &ALONE).await;
+        let (_, found) = opened.expect("the segments tell everything");
+        assert_eq!(found.checkpoint.map(|named| named.index), Some(RaftIndex(60)));
+        assert_eq!(found.entries.last().map(|entry| entry.index), Some(RaftIndex(last)));
+    });
+}
+
+/// A log whose mark file is gone is never taken for an unfinished one, whatever block of it rotted.
+#[test]
+fn a_log_without_mark_and_start_is_kept() {
+    let mut rig = Rig::new(38);
+    rig.run_and_kill(|io| async move {
+        let (writer, _) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+        writer.wait_durable(writer.append(entries(1..=3))).await.expect("sound");
+        io.disk().remove(&directory().join(MARK_FILE)).await.expect("it is there");
+        io.disk().sync_dir(&directory()).await.expect("sound");
+    });
+    let path = directory().join("00000001.wal");
+    assert!(rig.world.damage(rig.machine, &path, 0, Damage::ZeroBlock));
+    let before = rig.look("00000001.wal");
+    assert_eq!(refusal(&mut rig).file, directory().join(MARK_FILE));
+    assert!(before == rig.look("00000001.wal"), "nothing was changed");
 }
