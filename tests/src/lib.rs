@@ -1,4 +1,5 @@
 //! What the whole-system suites share.
 
 pub mod compare;
+pub mod corrupt;
 pub mod sim;
