@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringbolt_engine::mvcc::{ExportCursor, Importer, KeyRange, Mvcc, Values};
+use ringbolt_engine::mvcc::{
+    End, ExportCursor, HashWalk, Importer, KeyRange, Mvcc, Next, Rest, Values,
+};
 use ringbolt_engine::{LeaseId, Revision};
 
 const VALUE: [u8; 256] = [7; 256];
@@ -41,9 +43,60 @@ fn main() {
     println!("memory when read   {:>8} B/key", grown / count);
     reads(&mvcc, &keys, short);
     mvcc.check();
+    pieces(&mut mvcc, &keys[0]);
     history(&mut mvcc, &keys);
     checkpoint(&mut mvcc);
     mvcc.check();
+}
+
+/// The longest pieces of what is done in pieces.
+fn pieces(mvcc: &mut Mvcc, busy: &[u8]) {
+    longest("hash, 500", |walk: &mut Option<HashWalk>| {
+        let walk = walk.get_or_insert_with(|| mvcc.hash_walk(0).expect("the newest"));
+        mvcc.hash_step(walk, 500).expect("never compacted").is_none()
+    });
+    // Not one key existed then: everything is looked at and nothing seen.
+    let mut rest: Option<Rest> = None;
+    longest("visit, all newer", |_: &mut ()| {
+        let from = rest.take().unwrap_or_else(|| KeyRange::everything().into());
+        rest = mvcc.visit_some(from, Revision(1), 1000, &mut |_| Next::GoOn);
+        rest.is_some()
+    });
+    (0..200_000).for_each(|_| put(mvcc, busy));
+    let mut rest = Some(Rest::from(KeyRange { start: busy.to_vec().into(), end: End::Single }));
+    longest("visit, one chain", |_: &mut ()| {
+        let from = rest.take().expect("not over");
+        rest = mvcc.visit_some(from, Revision(2), 1000, &mut |_| Next::GoOn);
+        rest.is_some()
+    });
+    let mut cursor = ExportCursor::new(mvcc);
+    longest("export, 64 KiB", |_: &mut ()| {
+        black_box(mvcc.export(&mut cursor, 64 * 1024)).is_some()
+    });
+}
+
+/// Calls `piece` until it is over; reports how long its pieces took.
+fn longest<T: Default>(name: &str, mut piece: impl FnMut(&mut T) -> bool) {
+    let mut times = Vec::new();
+    let mut state = T::default();
+    loop {
+        let started = Clock::now();
+        let more = piece(&mut state);
+        times.push(started.elapsed());
+        if !more {
+            break;
+        }
+    }
+    let total: Duration = times.iter().sum();
+    times.sort();
+    println!(
+        "{name:<18} {:>8} pieces, {} ms; median {} µs, p99 {} µs, max {} µs",
+        times.len(),
+        total.as_millis(),
+        times[times.len() / 2].as_micros(),
+        times[times.len() * 99 / 100].as_micros(),
+        times[times.len() - 1].as_micros(),
+    );
 }
 
 /// Overwrites every key once, then compacts that away, with deletions of a tenth.
@@ -68,7 +121,7 @@ fn history(mvcc: &mut Mvcc, keys: &[Vec<u8>]) {
     let mut slices = Vec::new();
     loop {
         let started = Clock::now();
-        let more = mvcc.compact_slice(500);
+        let more = mvcc.compact_slice(64);
         slices.push(started.elapsed());
         if !more {
             break;

@@ -3,10 +3,10 @@
 //! A pass follows each compaction, one after the other, along the revision log:
 //!
 //! ```text
-//! Idle ─schedule─► Hash ─► Sweep ─► Tidy ─► Idle, or Hash of the next compaction that waits
+//! Idle ─schedule─► Look ─► Hash ─► Sweep ─► Tidy ─► Idle, or Look of the next one that waits
 //! ```
 //!
-//! `Hash` remembers the store's hash as `HashKV` defines it for a compaction. `Sweep` walks the
+//! `Look` finds out whether the compaction keeps anything, which its hash depends on. `Hash` remembers the store's hash as `HashKV` defines it for a compaction. `Sweep` walks the
 //! records between the compaction before and this one: each makes its predecessor needless, and a
 //! deletion below the compacted revision is needless itself (contract 6.2; at exactly that
 //! revision it stays). Records older than that were dealt with by earlier passes. `Tidy` gives
@@ -20,7 +20,9 @@ use crate::{Reason, Revision};
 use super::Mvcc;
 use super::hash::{Hasher, Remembered};
 use super::log::{NO_RECORD, Tidy};
+use super::range::KeyRange;
 use super::view::Kind;
+use super::visit::Rest;
 
 /// Steps that the removal of a key counts for beside its record: it searches the tree.
 const KEY_STEPS: usize = 3;
@@ -31,6 +33,8 @@ pub(super) struct Compaction {
     /// Removal is complete up to this compaction.
     swept: Revision,
     pass: Option<Pass>,
+    /// What `Look` of the pass found.
+    keeps_any: bool,
     waiting: VecDeque<Revision>,
     paused: bool,
     /// Versions removed since the store was made or loaded.
@@ -46,6 +50,7 @@ struct Pass {
 
 #[derive(Debug)]
 enum Stage {
+    Look { rest: Rest },
     Hash { hasher: Hasher, next: (Revision, u32) },
     Sweep { next: (Revision, u32) },
     Tidy(Tidy),
@@ -56,6 +61,7 @@ impl Default for Compaction {
         Compaction {
             swept: Revision::NEVER,
             pass: None,
+            keeps_any: false,
             waiting: VecDeque::new(),
             paused: false,
             removed_count: 0,
@@ -103,6 +109,7 @@ impl Mvcc {
         while left > 0 && !self.compaction.paused {
             let Some(mut pass) = self.take_pass() else { return false };
             let done = match &mut pass.stage {
+                Stage::Look { rest } => self.look_on(rest, pass.target, &mut left),
                 Stage::Hash { hasher, next } => self.hash_on(hasher, next, pass.target, &mut left),
                 Stage::Sweep { next } => self.sweep_on(next, pass.target, &mut left),
                 Stage::Tidy(tidy) => self.tidy_on(tidy, &mut left),
@@ -136,18 +143,17 @@ impl Mvcc {
         }
         let target = self.compaction.waiting.pop_front()?;
         assert!(target > self.compaction.swept, "compactions are scheduled in order");
-        let keeps_any = self.any_live(target)
-            || self
-                .events(target)
-                .take_while(|event| event.main == target)
-                .any(|event| event.kind == Kind::Delete && self.is_last_at(&event, target));
-        let hasher = Hasher::new(self.compaction.swept, target, keeps_any);
-        Some(Pass { target, stage: Stage::Hash { hasher, next: (Revision(0), 0) } })
+        Some(Pass { target, stage: Stage::Look { rest: KeyRange::everything().into() } })
     }
 
     fn next_stage(&mut self, pass: Pass) -> Option<Pass> {
         let Pass { target, stage } = pass;
         let stage = match stage {
+            Stage::Look { .. } => {
+                let mut hasher = Hasher::new(self.compaction.swept, target);
+                hasher.keeps_any = self.compaction.keeps_any || self.keeps_deletion(target);
+                Stage::Hash { hasher, next: (Revision(0), 0) }
+            }
             Stage::Hash { hasher, .. } => {
                 self.compaction.remembered.push(hasher.finish());
                 // From the last compaction itself on: deletions at it are needless only now.
@@ -160,6 +166,24 @@ impl Mvcc {
             Stage::Tidy(_) => return None,
         };
         Some(Pass { target, stage })
+    }
+
+    /// True when it is known whether anything is live at `target`.
+    fn look_on(&mut self, rest: &mut Rest, target: Revision, left: &mut usize) -> bool {
+        let Some(any) = self.any_live_on(rest, target, *left) else {
+            *left = 0;
+            return false;
+        };
+        *left -= 1;
+        self.compaction.keeps_any = any;
+        true
+    }
+
+    /// Whether a deletion at exactly `target` is kept.
+    fn keeps_deletion(&self, target: Revision) -> bool {
+        let at_target = self.events(target).take_while(|event| event.main == target);
+        let mut deletions = at_target.filter(|event| event.kind == Kind::Delete);
+        deletions.any(|event| self.is_last_at(&event, target))
     }
 
     /// True when every record up to `target` is in the hash.

@@ -16,7 +16,9 @@ use crate::limits::COMPACTION_HASHES_KEPT;
 use crate::{Reason, Revision};
 
 use super::Mvcc;
+use super::range::KeyRange;
 use super::view::{EventRef, HashKv, Kind};
+use super::visit::Rest;
 
 /// The name of etcd's bucket of versions; it seeds the hash.
 const BUCKET: &[u8] = b"key";
@@ -26,6 +28,8 @@ const BUCKET: &[u8] = b"key";
 pub struct HashWalk {
     asked: i64,
     hasher: Hasher,
+    /// Whether anything is live at the hash's revision is still being found out.
+    looking: Option<Rest>,
     next: (Revision, u32),
 }
 
@@ -55,14 +59,15 @@ pub(super) struct Hasher {
     compacted: Revision,
     revision: Revision,
     /// Whether anything is kept at `revision`; with nothing kept etcd skips nothing.
-    keeps_any: bool,
+    pub(super) keeps_any: bool,
     scratch: Vec<u8>,
 }
 
 impl Hasher {
-    pub(super) fn new(compacted: Revision, revision: Revision, keeps_any: bool) -> Hasher {
+    /// `keeps_any` is set before the first record is fed.
+    pub(super) fn new(compacted: Revision, revision: Revision) -> Hasher {
         let crc = crc32c::crc32c(BUCKET);
-        Hasher { crc, compacted, revision, keeps_any, scratch: Vec::with_capacity(64) }
+        Hasher { crc, compacted, revision, keeps_any: false, scratch: Vec::with_capacity(64) }
     }
 
     /// Takes the next stored record. `kept` tells whether a compaction at the hash's revision
@@ -133,8 +138,9 @@ impl Mvcc {
             asked if asked > 0 && asked < compacted.0 => return Err(Reason::Compacted),
             asked => Revision(asked),
         };
-        let hasher = Hasher::new(compacted, at, self.any_live(at));
-        Ok(HashWalk { asked: revision, hasher, next: (Revision(0), 0) })
+        let hasher = Hasher::new(compacted, at);
+        let looking = Some(KeyRange::everything().into());
+        Ok(HashWalk { asked: revision, hasher, looking, next: (Revision(0), 0) })
     }
 
     /// Goes on by `records`; the hash when it is complete. A compaction between two steps makes
@@ -148,8 +154,13 @@ impl Mvcc {
         if walk.hasher.compacted != self.compacted() {
             *walk = self.hash_walk(walk.asked)?;
         }
-        let HashWalk { hasher, next, .. } = walk;
+        let HashWalk { hasher, next, looking, .. } = walk;
         let (compacted, at) = (hasher.compacted, hasher.revision);
+        if let Some(rest) = looking {
+            let Some(any) = self.any_live_on(rest, at, records) else { return Ok(None) };
+            hasher.keeps_any = any;
+            *looking = None;
+        }
         for (taken, event) in self.events_at(*next).enumerate() {
             if event.main > at {
                 break;

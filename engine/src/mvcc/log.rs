@@ -139,6 +139,19 @@ pub(super) struct Log {
     order: Vec<Span>,
     extras: Arena<Extra>,
     records: u64,
+    /// How often a record was removed or moved: a number kept from before may be another's.
+    moves: u64,
+}
+
+/// What a search in a chain found.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    /// The newest record at the revision.
+    At(Version<'a>),
+    /// Nothing so old.
+    Older,
+    /// It was looked at as much as was allowed; it goes on with this record.
+    Stopped(RecordId),
 }
 
 impl Log {
@@ -214,6 +227,27 @@ impl Log {
         None
     }
 
+    /// As `at`, of which each record beyond the first costs one of `looks`.
+    pub(super) fn at_within(&self, mut id: RecordId, at: Revision, looks: &mut usize) -> Found<'_> {
+        while id != NO_RECORD {
+            let version = self.get(id);
+            if version.main <= at {
+                return Found::At(version);
+            }
+            id = version.prev;
+            if *looks == 0 && id != NO_RECORD {
+                return Found::Stopped(id);
+            }
+            *looks = looks.saturating_sub(1);
+        }
+        Found::Older
+    }
+
+    /// Counts removals and moves of records.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves
+    }
+
     /// The numbers of the records from (main, sub) on.
     pub(super) fn from(&self, main: Revision, sub: u32) -> LogIter<'_> {
         LogIter { log: self, cursor: self.cursor(main, sub) }
@@ -256,6 +290,7 @@ impl Log {
     /// Takes a record out of its chain and leaves a hole. Returns its value.
     pub(super) fn remove(&mut self, keys: &mut Keys, id: RecordId) -> Bytes {
         let Version { key, prev, next, .. } = self.get(id);
+        self.moves += 1;
         self.link(keys, key, (prev, prev), (next, next));
         let chunk = self.chunks.get_mut(id >> SLOT_BITS);
         let record = &mut chunk.records[slot_of(id)];
@@ -281,6 +316,7 @@ impl Log {
         }
         let index = tidy.next;
         tidy.next += 1;
+        self.moves += 1;
         let chunk = self.order[index].chunk;
         if chunk == NO_CHUNK {
             return Some(0);

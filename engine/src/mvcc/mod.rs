@@ -17,6 +17,7 @@ mod store;
 mod stream;
 mod tree;
 mod view;
+mod visit;
 mod write;
 
 pub use hash::HashWalk;
@@ -24,6 +25,7 @@ pub use range::{End, KeyRange};
 pub use store::Mvcc;
 pub use stream::{ExportCursor, Importer};
 pub use view::{EventRef, HashKv, Kind, Values, VersionRef};
+pub use visit::{Next, Rest};
 pub use write::Write;
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::log::{Entry, Log, NO_RECORD, RecordId, Version};
 use super::owned::owned;
 use super::range::KeyRange;
 use super::tree::Tree;
-use super::view::{EventRef, Kind, Values, VersionRef};
+use super::view::{EventRef, Kind, Values, VersionRef, live};
 use crate::{Reason, Revision};
 
 /// Bytes accounted for each record beside its value: the record and its share of the allocator.
@@ -44,7 +44,7 @@ pub struct Mvcc {
     pub(super) stream_bytes: u64,
     pub(super) compaction: Compaction,
     /// Main revision of the last record, which a change in progress has already above REV.
-    written: Revision,
+    pub(super) written: Revision,
 }
 
 impl Default for Mvcc {
@@ -139,16 +139,6 @@ impl Mvcc {
             live += u64::from(self.live_at(self.keys.get(id), at).is_some());
         }
         live
-    }
-
-    /// Whether any key was live at revision `at`.
-    pub(super) fn any_live(&self, at: Revision) -> bool {
-        let mut any = false;
-        self.visit(&KeyRange::everything(), at, &mut |_| {
-            any = true;
-            ControlFlow::Break(())
-        });
-        any
     }
 
     /// The keys of `range` live at revision `at` in key order, `limit` at most; 0 is no limit.
@@ -359,15 +349,4 @@ impl Mvcc {
 /// Bytes of a record in a checkpoint stream.
 fn stream_bytes(key: &[u8], value: &[u8]) -> u64 {
     (RECORD_HEAD_BYTES + key.len() + value.len()) as u64
-}
-
-fn live<'a>(key: &'a Key, version: &Version<'a>) -> Option<VersionRef<'a>> {
-    (version.kind == Kind::Put).then_some(VersionRef {
-        key: &key.bytes,
-        create: version.create,
-        mod_: version.main,
-        version: version.version,
-        lease: version.lease,
-        value: version.value,
-    })
 }

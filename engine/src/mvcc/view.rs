@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use ringbolt_proto::mvccpb::KeyValue;
 
+use super::keys::Key;
+use super::log::Version;
 use crate::{LeaseId, Revision};
 
 /// Whether a read hands out values.
@@ -113,4 +115,16 @@ pub struct HashKv {
     pub compact_revision: i64,
     /// The revision up to which records were taken.
     pub hash_revision: i64,
+}
+
+/// The version as a reader sees it; nothing for a deletion.
+pub(super) fn live<'a>(key: &'a Key, version: &Version<'a>) -> Option<VersionRef<'a>> {
+    (version.kind == Kind::Put).then_some(VersionRef {
+        key: &key.bytes,
+        create: version.create,
+        mod_: version.main,
+        version: version.version,
+        lease: version.lease,
+        value: version.value,
+    })
 }

@@ -6,7 +6,7 @@
 //! ```
 
 use std::cell::Ref;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringbolt_io::local::{Promise, Receipt, receipt};
 use ringbolt_proto::etcdserverpb::LeaseRevokeRequest;
@@ -24,7 +24,7 @@ pub(super) struct Leases {
     /// The term in which this member leads and its deadlines hold.
     term: Option<u64>,
     /// Came due, not proposed yet: the oldest ends first.
-    due: Vec<LeaseId>,
+    due: VecDeque<LeaseId>,
     /// Proposed to be revoked and not answered yet: never proposed twice, so that a lease granted
     /// again under the same id is safe from an old revocation.
     revoking: BTreeSet<LeaseId>,
@@ -37,7 +37,7 @@ impl Leases {
         Leases {
             deadlines: Deadlines::new(retry),
             term: None,
-            due: Vec::new(),
+            due: VecDeque::new(),
             revoking: BTreeSet::new(),
             ended: BTreeMap::new(),
         }
@@ -138,24 +138,26 @@ impl Replica {
         Ok(Ref::map(leases, |leases| &leases.deadlines))
     }
 
-    /// Takes what came due since the last tick.
-    pub(super) fn leases_due(&self) {
+    /// Takes some of what came due; whether there was any.
+    pub(super) fn leases_due(&self) -> bool {
         let mut leases = self.leases.borrow_mut();
         if leases.term.is_none() {
-            return;
+            return false;
         }
         let due = leases.deadlines.due(self.io.now(), LEASES_DUE_PER_TURN_MAX);
+        let any = !due.is_empty();
         let due = due.into_iter().filter(|id| !leases.revoking.contains(id)).collect::<Vec<_>>();
         leases.due.extend(due);
+        any
     }
 
     /// The next lease to revoke, when one more revocation may be in flight.
     pub(super) fn next_revocation(&self) -> Option<(LeaseId, Command)> {
         let mut leases = self.leases.borrow_mut();
-        if leases.revoking.len() >= LEASE_REVOKES_IN_FLIGHT_MAX || leases.due.is_empty() {
+        if leases.revoking.len() >= LEASE_REVOKES_IN_FLIGHT_MAX {
             return None;
         }
-        let id = leases.due.remove(0);
+        let id = leases.due.pop_front()?;
         leases.revoking.insert(id);
         Some((id, Command::LeaseRevoke(LeaseRevokeRequest { id: id.0 })))
     }

@@ -74,9 +74,11 @@ impl Replica {
         let answered = Rc::new(Bell::default());
         loop {
             self.io.sleep(LEASE_TICK).await;
-            self.leases_due();
-            while self.propose_revocations(&answered) {
-                answered.heard().await;
+            // All that ended together go together, a few at a time, as fast as the log takes them.
+            while self.leases_due() {
+                while self.propose_revocations(&answered) {
+                    answered.heard().await;
+                }
             }
         }
     }

@@ -92,10 +92,7 @@ pub(super) async fn hash(keyspace: Rc<Keyspace>, mut call: Call) {
 pub(super) async fn hash_kv(keyspace: Rc<Keyspace>, mut call: Call) {
     let result = async {
         let asked: HashKvRequest = request(&mut call).await?;
-        let hashed = {
-            let state = keyspace.replica.state();
-            state.mvcc.hash_kv(asked.revision).map_err(error::status_of)?
-        };
+        let hashed = keyspace.replica.hash_kv(asked.revision).await.map_err(error::status_of)?;
         Ok::<_, Status>(HashKvResponse {
             header: Some(keyspace.header()),
             hash: hashed.hash,

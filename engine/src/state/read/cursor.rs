@@ -15,7 +15,7 @@ use ringbolt_proto::mvccpb::KeyValue;
 use super::collect::Collector;
 use crate::error::Reason;
 use crate::limits::{RANGE_COUNT_BACK_MAX, RANGE_STEP_BYTES_MAX, RANGE_STEP_KEYS_MAX};
-use crate::mvcc::{KeyRange, Mvcc};
+use crate::mvcc::{KeyRange, Mvcc, Next, Rest};
 use crate::state::{Pin, State};
 use crate::types::Revision;
 
@@ -54,7 +54,7 @@ pub struct RangeCursor {
     at: Revision,
     header: Revision,
     /// What is still to be walked.
-    rest: Option<KeyRange>,
+    rest: Option<Rest>,
     collector: Collector,
     count: u64,
     is_counted: bool,
@@ -87,7 +87,7 @@ impl RangeCursor {
         RangeCursor {
             at,
             header,
-            rest: needs_walk.then_some(range),
+            rest: needs_walk.then(|| range.into()),
             collector: Collector::new(request),
             count,
             is_counted,
@@ -115,8 +115,8 @@ impl RangeCursor {
 
     /// As [`RangeCursor::step`], at a revision that cannot go away.
     pub(super) fn walk(&mut self, mvcc: &Mvcc, budget: Budget) -> Step {
-        if let Some(range) = self.rest.take() {
-            self.rest = self.visit(mvcc, range, budget);
+        if let Some(rest) = self.rest.take() {
+            self.rest = self.visit(mvcc, rest, budget);
             if self.rest.is_some() {
                 let can_leave = self.collector.is_in_key_order();
                 return Step::More(if can_leave {
@@ -137,16 +137,15 @@ impl RangeCursor {
         Step::Last(RangeResponse { header, kvs, more, count })
     }
 
-    /// Walks over some of `range` and gives what is left of it.
-    fn visit(&mut self, mvcc: &Mvcc, range: KeyRange, budget: Budget) -> Option<KeyRange> {
+    /// Walks on and gives what is left. Keys that did not exist at the revision and versions that
+    /// are newer count as looks, so that a step at an old revision is as short as any.
+    fn visit(&mut self, mvcc: &Mvcc, rest: Rest, budget: Budget) -> Option<Rest> {
         let mut seen_keys = 0_usize;
         let mut seen_bytes = 0_usize;
-        let mut behind = None;
-        mvcc.visit(&range, self.at, &mut |version| {
+        let looks = budget.keys.max(RANGE_STEP_KEYS_MAX);
+        mvcc.visit_some(rest, self.at, looks, &mut |version| {
             if seen_keys == budget.keys || seen_bytes >= budget.bytes {
-                // Not looked at yet: the next step begins with it.
-                behind = Some(version.key.clone());
-                return ControlFlow::Break(());
+                return Next::Pause;
             }
             seen_keys += 1;
             if !self.is_counted {
@@ -157,15 +156,14 @@ impl RangeCursor {
             }
             seen_bytes += version.key.len() + version.value.len();
             match self.collector.push(&version) {
-                ControlFlow::Continue(()) => ControlFlow::Continue(()),
+                ControlFlow::Continue(()) => Next::GoOn,
                 ControlFlow::Break(()) => self.go_on(),
             }
-        });
-        behind.map(|start| KeyRange { start, end: range.end })
+        })
     }
 
     /// Nothing more is wanted; the walk goes on only to count.
-    fn go_on(&self) -> ControlFlow<()> {
-        if self.is_counted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    fn go_on(&self) -> Next {
+        if self.is_counted { Next::End } else { Next::GoOn }
     }
 }
