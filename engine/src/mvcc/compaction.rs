@@ -3,14 +3,15 @@
 //! A pass follows each compaction, one after the other, along the revision log:
 //!
 //! ```text
-//! Idle ─schedule─► Look ─► Hash ─► Sweep ─► Tidy ─► Idle, or Look of the next one that waits
+//! Idle ─schedule─► Look ─► Hash ─► Sweep ─► Tidy ─► Idle, or Look of the next that waits
 //! ```
 //!
-//! `Look` finds out whether the compaction keeps anything, which its hash depends on. `Hash` remembers the store's hash as `HashKV` defines it for a compaction. `Sweep` walks the
-//! records between the compaction before and this one: each makes its predecessor needless, and a
-//! deletion below the compacted revision is needless itself (contract 6.2; at exactly that
-//! revision it stays). Records older than that were dealt with by earlier passes. `Tidy` gives
-//! back the memory of the holes.
+//! `Look` finds out whether the compaction keeps anything, which its hash depends on. `Hash`
+//! remembers the store's hash as `HashKV` defines it for a compaction. `Sweep` walks the records
+//! between the compaction before and this one: each makes its predecessor needless, and a deletion
+//! below the compacted revision is needless itself (contract 6.2; at exactly that revision it
+//! stays). Records older than that were dealt with by earlier passes. `Tidy` gives back the memory
+//! of the holes.
 
 use std::collections::VecDeque;
 

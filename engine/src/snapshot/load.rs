@@ -40,8 +40,8 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::Corrupt(corruption) => write!(
                 f,
-                "checkpoint {corruption}; the file was left as it is; restore this directory from a \
-                 copy"
+                "checkpoint {corruption}; the file was left as it is; restore this directory from \
+                 a copy"
             ),
             LoadError::Version { file, version } => write!(
                 f,

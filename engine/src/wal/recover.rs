@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringbolt_io::bulk::{BulkWriter, zero_file};
-use ringbolt_io::{AlignedBuffer, Durability, Io, MonoTime, OpenHow};
+use ringbolt_io::{AlignedBuffer, Durability, File, Io, MonoTime, OpenHow};
 
 use crate::corruption::Corruption;
 use crate::limits::WAL_LOCK_WAIT_MS;
@@ -201,10 +201,7 @@ pub(super) async fn open(
     lock(io, &file, &path, until).await?;
     let (mut marks, mark) = match (MarkFile::read(file.clone(), &path).await, loss) {
         (Err(OpenError::Corrupt(_)), Loss::Accept(known)) => {
-            let mark = rebuild(io, directory, &config, known.identity).await?;
-            let mut marks = MarkFile::over(file, &path);
-            marks.write_both(&mark).await.map_err(failed(&path))?;
-            (marks, mark)
+            write_anew(io, directory, &config, file, known).await?
         }
         (read, _) => read?,
     };
@@ -235,18 +232,8 @@ pub(super) async fn open(
     let mut scans = scan_listed(io, directory, &mark, direct, until, loss).await?;
     let mut checkpoint_alone = None;
     if let Loss::Accept(known) = loss {
-        match best_beginning(io, directory, &mut scans, &mark, known).await? {
-            Beginning::At(from) => {
-                log.shortened |= from > 0;
-                scans.drain(..from);
-            }
-            Beginning::Checkpoint(content) => {
-                log.shortened = true;
-                log.restore_end(greatest_sequence(&scans), 0);
-                scans.clear();
-                checkpoint_alone = Some(content);
-            }
-        }
+        let begin = best_beginning(io, directory, &mut scans, &mark, known).await?;
+        checkpoint_alone = begin.keep(&mut scans, &mut log);
     }
     let walk = walk(&mut scans, &mark);
     refuse_loss(&walk, &mark, loss)?;
@@ -285,6 +272,21 @@ async fn make_durable(scans: &[Scan], walk: &Walk) -> Result<(), OpenError> {
         file.sync().await.map_err(failed(&scan.path))?;
     }
     Ok(())
+}
+
+/// A mark made anew, in both slots of the file.
+async fn write_anew(
+    io: &Io,
+    directory: &Path,
+    config: &WalConfig,
+    file: File,
+    known: &Known<'_>,
+) -> Result<(MarkFile, Mark), OpenError> {
+    let mark = rebuild(io, directory, config, known.identity).await?;
+    let path = directory.join(MARK_FILE);
+    let mut marks = MarkFile::over(file, &path);
+    marks.write_both(&mark).await.map_err(failed(&path))?;
+    Ok((marks, mark))
 }
 
 /// Where loss is accepted, an empty mark file stands for the one that is gone, if there is a log.
@@ -359,6 +361,25 @@ enum Beginning {
     At(usize),
     /// Nothing but a checkpoint.
     Checkpoint(Content),
+}
+
+impl Beginning {
+    /// Leaves what is kept of the scans; the content, when that is a checkpoint alone.
+    fn keep(self, scans: &mut Vec<Scan>, log: &mut Log) -> Option<Content> {
+        match self {
+            Beginning::At(from) => {
+                log.shortened |= from > 0;
+                scans.drain(..from);
+                None
+            }
+            Beginning::Checkpoint(content) => {
+                log.shortened = true;
+                log.restore_end(greatest_sequence(scans), 0);
+                scans.clear();
+                Some(content)
+            }
+        }
+    }
 }
 
 /// Where loss is accepted: the segment from which the log reaches furthest. One behind the damage
