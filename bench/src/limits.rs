@@ -14,3 +14,5 @@ pub const BULK_KEYS_PER_TXN: usize = 100;
 pub const CALLS_IN_FLIGHT: u64 = 500;
 /// How long leases may take to expire before the run is given up, in seconds.
 pub const EXPIRY_S_MAX: u64 = 120;
+/// How long a fresh server may be busy with itself before it counts as idle, in seconds.
+pub const SETTLE_S: u64 = 10;

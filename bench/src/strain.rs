@@ -12,7 +12,7 @@ use ringbolt_proto::etcdserverpb::{
     CompactionRequest, LeaseGrantRequest, PutRequest, RangeRequest, RangeResponse,
 };
 
-use crate::limits::{CALLS_IN_FLIGHT, EXPIRY_S_MAX};
+use crate::limits::{CALLS_IN_FLIGHT, EXPIRY_S_MAX, SETTLE_S};
 use crate::load::{self, Shape};
 use crate::server::Server;
 use crate::wire::{Connection, Target, head};
@@ -186,7 +186,8 @@ pub fn compaction(server: &Server, revisions: u64) -> io::Result<Vec<Fact>> {
 
 /// A server that nobody asks anything, for `seconds`.
 pub fn idle(server: &Server, seconds: u64) -> io::Result<Vec<Fact>> {
-    std::thread::sleep(Duration::from_secs(3));
+    // The first segments are zeroed after the start.
+    std::thread::sleep(Duration::from_secs(SETTLE_S));
     let (cpu, written) = (server.cpu()?, server.written_bytes()?);
     std::thread::sleep(Duration::from_secs(seconds));
     let cpu = (server.cpu()? - cpu).as_secs_f64() / Duration::from_secs(seconds).as_secs_f64();
