@@ -4,9 +4,10 @@
 
 PROGRAMS=$PEERS_DIR/bin
 API=16443
+KUBECTL=$(command -v kubectl || echo "$PROGRAMS/kubectl")
 COMPONENTS=()
 
-kube() { "$PROGRAMS/kubectl" --kubeconfig "$WORK/kube/config" "$@"; }
+kube() { "$KUBECTL" --kubeconfig "$WORK/kube/config" "$@"; }
 
 write_kubeconfig() {
     mkdir -p "$WORK/kube"

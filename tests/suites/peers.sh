@@ -54,7 +54,8 @@ h2spec() {
 }
 
 kubernetes() {
-    local programs=(kube-apiserver kube-controller-manager kube-scheduler kubectl)
+    local programs=(kube-apiserver kube-controller-manager kube-scheduler)
+    command -v kubectl >/dev/null || programs+=(kubectl)
     have "${programs[@]}" && return
     enter kubernetes
     local file stamp=k8s.io/component-base/version
