@@ -9,7 +9,7 @@ source tests/suites/lib.sh
 cargo build --release -q -p tests --bin corrupt
 target/release/corrupt --count "${1:-${CORRUPTIONS:-20000}}"
 
-command -v go >/dev/null || { not_checked "the release binary: Go is not installed"; exit 0; }
+use_go >/dev/null || { not_checked "the release binary: sudo apt-get install golang-go"; exit 0; }
 peers etcd
 at() { "$ETCDCTL" --endpoints="127.0.0.1:$CLIENT_PORT" "$@"; }
 seen() { at endpoint hashkv -w json | sed 's/"\(raft_term\|member_id\|cluster_id\)":[0-9]*//g'; }
