@@ -59,8 +59,8 @@ pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
 /// and lengths of header and request. A proposal is measured with it, so that the same request is
 /// too large here and there.
 pub const PROPOSAL_OVERHEAD_BYTES: usize = 17;
-/// Keys one step of a read looks at, at most: about 200 µs.
-pub const RANGE_STEP_KEYS_MAX: usize = 1000;
+/// Keys one step of a read hands out at most, and keys and versions it looks at: below 200 µs.
+pub const RANGE_STEP_KEYS_MAX: usize = 500;
 /// How many revisions ago a range may be for its keys to be counted from the newest count and what
 /// happened since, in one go; an older one is counted key by key, in steps.
 pub const RANGE_COUNT_BACK_MAX: i64 = 1000;

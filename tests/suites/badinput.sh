@@ -164,8 +164,6 @@ disk_full() {
 disk_full_at_checkpoint() { # disk_full_at_checkpoint ENGINE
     local mount=$WORK/disk noted=$WORK/noted log=$WORK/full-$1/log before
     : >"$noted"
-    fill() { "$WORK/client" fill -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$noted" -rounds "$1"; }
-    holds() { "$WORK/client" holds -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$noted"; }
     start_server "full-$1" --data-dir="$mount/data" --io-engine="$1"
     fill 2 || fail "the disk has room"
     before=$(grep -c 'checkpoint written' "$log" || true)
@@ -187,6 +185,26 @@ disk_full_at_checkpoint() { # disk_full_at_checkpoint ENGINE
     echo "passed a full disk while checkpointing, $1"
 }
 
+# A file system that refuses direct I/O (ext4 does with data=journal): said once, buffered from end to
+# end, and kill -9 loses nothing.
+buffered() { # buffered ENGINE
+    local mount=$WORK/disk noted=$WORK/noted log=$WORK/buffered-$1/log
+    : >"$noted"
+    start_server "buffered-$1" --data-dir="$mount/data" --io-engine="$1"
+    [ "$(grep -c 'refuses direct I/O' "$log")" = 1 ] || fail "$1: it is not said that the log is buffered"
+    fill 6 || fail "$1: no service where direct I/O is refused"
+    kill_server
+    start_server "buffered-$1" --data-dir="$mount/data" --io-engine="$1"
+    holds || fail "$1: kill -9 lost a write where direct I/O is refused"
+    fill 1 || fail "$1: no service after a start where direct I/O is refused"
+    stop_server
+    rm -rf "$mount/data"
+    echo "passed a file system that refuses direct I/O, $1"
+}
+
+fill() { "$WORK/client" fill -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$noted" -rounds "$1"; }
+holds() { "$WORK/client" holds -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$noted"; }
+
 if [ "$(id -u)" != 0 ]; then
     not_checked "the full disk: only root can mount one"
 elif [ -n "$(packages_of mkfs.ext4 mount)" ]; then
@@ -199,4 +217,11 @@ else
     disk_full_at_checkpoint uring
     disk_full_at_checkpoint epoll
     umount "$WORK/disk"
+    if mount -o loop,data=journal "$WORK/disk.img" "$WORK/disk"; then
+        buffered uring
+        buffered epoll
+        umount "$WORK/disk"
+    else
+        not_checked "a file system that refuses direct I/O: no ext4 with data=journal here"
+    fi
 fi

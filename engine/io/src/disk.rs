@@ -42,6 +42,16 @@ impl OpenHow {
         OpenHow { create: true, exclusive: false, write: true, direct: false };
 }
 
+/// What kind of file system a path lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystemKind {
+    /// Its name, where it is one worth naming.
+    pub name: &'static str,
+    /// What is written over a block goes to another place of the disk: each write of the log then
+    /// writes metadata too, and space that was set aside is no promise.
+    pub copies_on_write: bool,
+}
+
 /// The file system of a shard.
 #[derive(Clone)]
 pub struct Disk {
@@ -129,6 +139,17 @@ impl Disk {
         match self.call(Call::FreeBytes(path.to_path_buf())).await? {
             Reply::Bytes(bytes) => Ok(bytes),
             other => unreachable!("free_bytes answered {other:?}"),
+        }
+    }
+
+    /// What kind of file system holds `path`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn file_system(&self, path: &Path) -> io::Result<FileSystemKind> {
+        match self.call(Call::FileSystem(path.to_path_buf())).await? {
+            Reply::FileSystem(kind) => Ok(kind),
+            other => unreachable!("file_system answered {other:?}"),
         }
     }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::buffer::AlignedBuffer;
-use crate::disk::{Durability, OpenHow};
+use crate::disk::{Durability, FileSystemKind, OpenHow};
 use crate::net::{Address, ListenHow, Peer};
 use crate::time::{MonoTime, WallTime};
 
@@ -116,6 +116,8 @@ pub enum Call {
     Size(PathBuf),
     /// Free bytes of the file system that holds `path`.
     FreeBytes(PathBuf),
+    /// What kind of file system holds `path`.
+    FileSystem(PathBuf),
     /// Takes the advisory lock of an open file; `WouldBlock` when another process holds it.
     Lock(HandleId),
     /// Cuts or extends an open file to a size.
@@ -154,6 +156,8 @@ pub enum Reply {
     Size(Option<u64>),
     /// A byte count.
     Bytes(u64),
+    /// A kind of file system.
+    FileSystem(FileSystemKind),
 }
 
 /// The answer to an `Op`, with everything the op owned.

@@ -31,7 +31,7 @@ pub mod uring;
 mod tests;
 
 pub use buffer::AlignedBuffer;
-pub use disk::{Disk, Durability, File, OpenHow};
+pub use disk::{Disk, Durability, File, FileSystemKind, OpenHow};
 pub use driver::Driver;
 pub use exec::{Executor, Io, LocalTask, TaskHandle};
 pub use net::{Address, Detached, Listener, Peer, Stream};

@@ -21,7 +21,7 @@
 //!   `tests/space`.
 //! - W8 All of a log's reads and writes are direct, or all are buffered: `segment::open_file`. The
 //!   lock is on the very files written through: `segment::lock`; `tests/life`:
-//!   `the_lock_is_waited_for`, `tests/real`.
+//!   `the_lock_is_waited_for`, `direct_and_buffered_are_never_mixed`, `tests/real`.
 //!
 //! The module knows no commands: an entry's data is opaque.
 
@@ -29,6 +29,7 @@ mod format;
 mod keeper;
 mod log;
 mod mark;
+mod place;
 mod rebuild;
 mod recover;
 mod replay;

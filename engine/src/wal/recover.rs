@@ -21,6 +21,7 @@ use crate::types::{RaftIndex, Revision};
 use crate::wal::format::{BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, Record, Start, batch_size};
 use crate::wal::log::{Constant, Log};
 use crate::wal::mark::{MARK_FILE, Mark, MarkFile, fresh};
+use crate::wal::place::report;
 use crate::wal::rebuild::rebuild;
 use crate::wal::replay::{Content, replay};
 use crate::wal::room::is_reserve;
@@ -199,6 +200,7 @@ pub(super) async fn open(
     let file = io.disk().open(&path, OpenHow::LOG).await.map_err(failed(&path))?;
     let direct = file.is_direct();
     lock(io, &file, &path, until).await?;
+    report(io, directory, direct).await;
     let (mut marks, mark) = match (MarkFile::read(file.clone(), &path).await, loss) {
         (Err(OpenError::Corrupt(_)), Loss::Accept(known)) => {
             write_anew(io, directory, &config, file, known).await?
@@ -250,9 +252,10 @@ pub(super) async fn open(
     Ok(Opened { log, marks, recovered })
 }
 
-/// What was read may so far live only in the device's cache: it is flushed. What no watermark covers
-/// is first written once more, byte for byte: after a flush that failed the system may hold it for
-/// clean, so that no later flush would write it out (as Linux does after an error of write-back).
+/// What was read may so far live only in the device's cache: it is flushed. What no watermark
+/// covers is first written once more, byte for byte: after a flush that failed the system may hold
+/// it for clean, so that no later flush would write it out (as Linux does after an error of
+/// write-back).
 async fn make_durable(scans: &[Scan], walk: &Walk) -> Result<(), OpenError> {
     for (scan, accepted) in scans.iter().zip(&walk.accepted) {
         let Some(file) = &scan.file else { continue };

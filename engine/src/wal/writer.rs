@@ -277,6 +277,18 @@ impl Writer {
         .await
     }
 
+    /// Whether the files of the log are read and written past the page cache: all or none (W8).
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        let log = self.inner.log.borrow();
+        let open = log.sealed.iter().chain(&log.active).chain(&log.next);
+        let direct = log.constant.direct;
+        for segment in open {
+            assert_eq!(segment.file.is_direct(), direct, "W8: never mixed");
+        }
+        direct
+    }
+
     /// What an operator sees.
     #[must_use]
     pub fn gauges(&self) -> Gauges {

@@ -351,6 +351,7 @@ impl Flight {
                     | Call::ReadDir(_)
                     | Call::Size(_)
                     | Call::FreeBytes(_)
+                    | Call::FileSystem(_)
                     | Call::Lock(_)
             ),
             _ => false,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::disk::{Durability, OpenHow};
+use crate::disk::{Durability, FileSystemKind, OpenHow};
 use crate::driver::Call;
 use crate::limits::DIRECT_ALIGN_BYTES;
 
@@ -28,6 +28,7 @@ pub(crate) enum Outcome {
     Names(Vec<String>),
     Size(Option<u64>),
     Bytes(u64),
+    FileSystem(FileSystemKind),
 }
 
 /// Executes a control call on the calling thread. `file` is the open file that `Lock`,
@@ -46,6 +47,7 @@ pub(crate) fn execute(call: &Call, file: Option<&SharedFile>) -> io::Result<Outc
         Call::SyncDir(path) => sync_dir(path).map(|()| Outcome::Unit),
         Call::Size(path) => size(path).map(Outcome::Size),
         Call::FreeBytes(path) => free_bytes(path).map(Outcome::Bytes),
+        Call::FileSystem(path) => file_system(path).map(Outcome::FileSystem),
         Call::Lock(_) => {
             rustix::fs::flock(known(file)?, FlockOperation::NonBlockingLockExclusive)?;
             Ok(Outcome::Unit)
@@ -161,6 +163,26 @@ pub(crate) fn allocate(file: &OwnedFd, size: u64) -> io::Result<()> {
 fn free_bytes(path: &Path) -> io::Result<u64> {
     let status = rustix::fs::statvfs(path)?;
     Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+/// The file systems worth a word, by the magic number that statfs(2) tells. Source:
+/// linux/magic.h and each file system's own.
+const KINDS: [(u64, FileSystemKind); 7] = [
+    (0x9123_683e, FileSystemKind { name: "btrfs", copies_on_write: true }),
+    (0x2fc1_2fc1, FileSystemKind { name: "zfs", copies_on_write: true }),
+    (0xca45_1a4e, FileSystemKind { name: "bcachefs", copies_on_write: true }),
+    (0x3434, FileSystemKind { name: "nilfs2", copies_on_write: true }),
+    (0xf2f5_2010, FileSystemKind { name: "f2fs", copies_on_write: true }),
+    (0x794c_7630, FileSystemKind { name: "overlayfs", copies_on_write: false }),
+    (0x0102_1994, FileSystemKind { name: "tmpfs", copies_on_write: false }),
+];
+
+fn file_system(path: &Path) -> io::Result<FileSystemKind> {
+    // The field is signed on some machines; the numbers are of 32 bits.
+    let magic = u64::from_le_bytes(rustix::fs::statfs(path)?.f_type.to_le_bytes());
+    let known = KINDS.iter().find(|(number, _)| *number == magic & 0xffff_ffff);
+    let other = FileSystemKind { name: "another", copies_on_write: false };
+    Ok(known.map_or(other, |(_, kind)| *kind))
 }
 
 /// Flags of one write.

@@ -265,6 +265,7 @@ impl State {
             Outcome::Names(names) => Reply::Names(names),
             Outcome::Size(size) => Reply::Size(size),
             Outcome::Bytes(bytes) => Reply::Bytes(bytes),
+            Outcome::FileSystem(kind) => Reply::FileSystem(kind),
             Outcome::File { file, size, direct } => {
                 Reply::File { file: self.handles.insert(Entry::File(file)), size, direct }
             }

@@ -1,6 +1,7 @@
 //! The contract's rules of revisions, versions and compaction on small stores.
 
 mod hash_vectors;
+mod pieces;
 mod random;
 
 use bytes::Bytes;

@@ -286,3 +286,41 @@ fn starts_alone_take_no_space() {
     }
     assert!(sizes.iter().all(|count| *count <= 5), "{sizes:?}");
 }
+
+/// W8: where no file takes direct I/O the log is buffered whole, and as durable.
+#[test]
+fn a_log_is_buffered_where_direct_io_is_refused() {
+    let mut rig = Rig::new(28);
+    rig.world.disk_faults(rig.machine, |faults| faults.refuse_direct = Some(""));
+    for first in [1, 41] {
+        rig.run(move |io| async move {
+            let (writer, found) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+            assert_eq!(found.entries.len() as u64, first - 1);
+            for index in first..first + 40 {
+                writer.wait_durable(writer.append(entries(index..=index))).await.expect("sound");
+            }
+        });
+        rig.world.crash(rig.machine, CrashKind::Power);
+    }
+}
+
+/// W8: never mixed. A log whose mark takes direct I/O and whose segments refuse it does not open;
+/// one whose mark refuses it is buffered, whatever its segments would take.
+#[test]
+fn direct_and_buffered_are_never_mixed() {
+    let mut rig = Rig::new(29);
+    rig.world.disk_faults(rig.machine, |faults| faults.refuse_direct = Some(".wal"));
+    let refused = rig.run_and_kill(|io| async move {
+        open_or_create(&io, tiny(Mode::Safe)).await.err().expect("mixed")
+    });
+    let text = refused.expect("nothing crashed it").to_string();
+    assert!(text.contains(".wal: this file refuses direct I/O"), "{text}");
+    rig.world.disk_faults(rig.machine, |faults| faults.refuse_direct = Some("mark"));
+    let buffered = rig.run_and_kill(|io| async move {
+        let (writer, _) = open_or_create(&io, tiny(Mode::Safe)).await.expect("all buffered");
+        writer.wait_durable(writer.append(entries(1..=9))).await.expect("sound");
+        io.sleep(Duration::from_secs(1)).await;
+        writer.is_direct()
+    });
+    assert_eq!(buffered, Some(false), "every file of the log is opened as the mark is");
+}

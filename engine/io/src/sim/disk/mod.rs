@@ -22,7 +22,7 @@ use names::{InodeId, Names};
 
 use super::limits::BLOCK_BYTES;
 use super::rng::Rng;
-use crate::disk::{Durability, OpenHow};
+use crate::disk::{Durability, FileSystemKind, OpenHow};
 use crate::driver::{Call, HandleId, Reply};
 
 /// Where Linux tells which boot this is. A power loss changes it.
@@ -33,6 +33,8 @@ pub const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 pub struct DiskFaults {
     /// Bytes the disk holds; a write that needs more is `StorageFull` and changes nothing.
     pub capacity_bytes: Option<u64>,
+    /// Files whose names end so take no direct I/O; the empty end is every file's.
+    pub refuse_direct: Option<&'static str>,
     /// A read fails with an I/O error.
     pub read_error_ppm: u32,
     /// A write fails with an I/O error; nothing, the front or all of it is in the cache then.
@@ -55,6 +57,7 @@ impl Default for DiskFaults {
     fn default() -> DiskFaults {
         DiskFaults {
             capacity_bytes: None,
+            refuse_direct: None,
             read_error_ppm: 0,
             write_error_ppm: 0,
             sync_error_ppm: 0,
@@ -374,6 +377,10 @@ impl FileSystem {
                 let capacity = self.faults.capacity_bytes.unwrap_or(1 << 40);
                 Ok(Reply::Bytes(capacity.saturating_sub(self.used_bytes())))
             }
+            Call::FileSystem(_) => {
+                let kind = FileSystemKind { name: "simulated", copies_on_write: false };
+                Ok(Reply::FileSystem(kind))
+            }
             Call::Lock(handle) => self.lock(*handle),
             Call::Truncate { file, size } => {
                 assert!(self.open[file].how.write, "a truncate through a file opened to read");
@@ -397,6 +404,9 @@ impl FileSystem {
             }
             Err(error) => return Err(error),
         };
+        let refused = |end: &str| path.to_string_lossy().ends_with(end);
+        let direct = how.direct && !self.faults.refuse_direct.is_some_and(refused);
+        let how = OpenHow { direct, ..how };
         self.open.insert(fresh, OpenFile { inode, how, closed: false, in_flight: 0 });
         // A file of procfs has no size until it is read.
         let size =
