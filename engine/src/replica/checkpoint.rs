@@ -14,6 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use ringbolt_io::local::Bell;
 use ringbolt_io::{Io, MonoTime};
@@ -41,6 +42,13 @@ pub(super) struct Checkpoints {
     kept: RefCell<Option<(String, u64)>>,
     /// When the last one was done.
     done: Cell<MonoTime>,
+}
+
+/// A checkpoint that the log names.
+struct Made {
+    written: Written,
+    index: RaftIndex,
+    took: Duration,
 }
 
 /// Why a checkpoint was not made.
@@ -114,25 +122,26 @@ impl Replica {
         }
         let room = log.lend_room().await;
         let made = self.checkpoint_in(&log, room.as_deref()).await;
-        let written = match made {
-            Ok(written) => written,
+        let made = match made {
+            Ok(made) => made,
             Err(miss) => {
                 log.room_is_back(None).await;
                 return Err(miss);
             }
         };
         // The one before becomes the room of the next.
-        let (file, kept) = (written.file.clone(), (written.file, written.bytes));
+        let kept = (made.written.file.clone(), made.written.bytes);
         let before = self.checkpoints.kept.replace(Some(kept));
         let before = before.map(|(file, bytes)| (self.config.directory.join(file), bytes));
         let before = before.as_ref().map(|(path, bytes)| (path.as_path(), *bytes));
         log.room_is_back(before).await;
-        clean(&self.io, &self.config.directory, Some(&file)).await;
+        clean(&self.io, &self.config.directory, Some(&made.written.file)).await;
+        self.report(&made);
         Ok(())
     }
 
     /// When it returns, the checkpoint is named in the log, and durable that.
-    async fn checkpoint_in(&self, log: &Wal, room: Option<&Path>) -> Result<Written, Miss> {
+    async fn checkpoint_in(&self, log: &Wal, room: Option<&Path>) -> Result<Made, Miss> {
         let start = self.io.now();
         let (head, rest, cursor) = self.pin_state();
         let written = self.stream(head, &rest, cursor, room).await;
@@ -149,8 +158,8 @@ impl Replica {
         self.checkpoints.last.set(head.index);
         self.checkpoints.done.set(self.io.now());
         log.release_before(head.index.next());
-        self.report(&written, head, start);
-        Ok(written)
+        let took = self.io.now().since(start);
+        Ok(Made { written, index: head.index, took })
     }
 
     /// Fixes what the stream will hold. Removal waits until `unpin_state`.
@@ -199,11 +208,10 @@ impl Replica {
         writer.finish().await
     }
 
-    fn report(&self, written: &Written, head: Head, start: MonoTime) {
-        let took = self.io.now().since(start);
-        let (file, bytes, index) = (&written.file, written.bytes, head.index.0);
-        tracing::info!(file, bytes, index, ?took, "checkpoint written");
-        self.observe(&Observation::Checkpoint { bytes, took });
+    fn report(&self, made: &Made) {
+        let Made { written: Written { file, bytes, .. }, index, took } = made;
+        tracing::info!(file, bytes, index = index.0, ?took, "checkpoint written");
+        self.observe(&Observation::Checkpoint { bytes: *bytes, took: *took });
     }
 }
 

@@ -234,6 +234,8 @@ pub(super) async fn open(
     let mut scans = scan_listed(io, directory, &mark, direct, until, loss).await?;
     let mut checkpoint_alone = None;
     if let Loss::Accept(known) = loss {
+        // Whatever the watermarks say: the last batch, of which none of them tells, may be gone.
+        log.shortened = true;
         let begin = best_beginning(io, directory, &mut scans, &mark, known).await?;
         checkpoint_alone = begin.keep(&mut scans, &mut log);
     }
@@ -371,12 +373,10 @@ impl Beginning {
     fn keep(self, scans: &mut Vec<Scan>, log: &mut Log) -> Option<Content> {
         match self {
             Beginning::At(from) => {
-                log.shortened |= from > 0;
                 scans.drain(..from);
                 None
             }
             Beginning::Checkpoint(content) => {
-                log.shortened = true;
                 log.restore_end(greatest_sequence(scans), 0);
                 scans.clear();
                 Some(content)

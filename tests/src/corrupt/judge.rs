@@ -29,7 +29,7 @@ pub enum Verdict {
 /// What became of a refused log whose loss was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WayOut {
-    /// It starts with everything, or with revisions beyond every one given out.
+    /// It starts, with revisions beyond every one given out.
     Open,
     /// It refuses still: what its log needs is in a checkpoint that is gone or damaged.
     CheckpointGone,
@@ -135,7 +135,6 @@ pub fn way_out(base: &Base, place: &Place) -> Result<WayOut, String> {
         Ok(see(&replica))
     });
     match opened {
-        Ok(seen) if seen == base.seen => Ok(WayOut::Open),
         Ok(seen) if seen.revision > base.seen.revision => Ok(WayOut::Open),
         Ok(seen) => Err(format!("not fenced: {seen:?} after {:?}", base.seen)),
         Err(OpenError::Checkpoint(LoadError::Corrupt(_))) => Ok(WayOut::CheckpointGone),

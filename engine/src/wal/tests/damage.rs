@@ -332,3 +332,25 @@ fn a_log_without_mark_and_start_is_kept() {
     assert_eq!(refusal(&mut rig).file, directory().join(MARK_FILE));
     assert!(before == rig.look("00000001.wal"), "nothing was changed");
 }
+
+/// A file that was cut right behind what a watermark covers lost an acknowledged batch that nothing
+/// vouched for: accepting that is told too, so that no revision is given out twice.
+#[test]
+fn an_accepted_loss_of_an_unmarked_batch_is_told() {
+    let mut rig = rig_with_log(false);
+    let (name, offset, _) = batches(&rig).pop().expect("a log");
+    let path = directory().join(name);
+    rig.run_and_kill(move |io| async move {
+        let how = ringbolt_io::OpenHow::LOG;
+        let file = io.disk().open(&path, how).await.expect("it is there");
+        file.truncate(offset).await.expect("it is ours");
+        file.sync().await.expect("sound");
+    });
+    refusal(&mut rig);
+    rig.run_and_kill(|io| async move {
+        let opened = Writer::accept_loss(&io, &directory(), tiny(Mode::Safe), &ALONE).await;
+        let (_, found) = opened.expect("accepted");
+        assert_eq!(found.entries.len(), 20);
+        assert!(found.may_have_lost());
+    });
+}
