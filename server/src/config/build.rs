@@ -1,6 +1,6 @@
 //! From checked settings to a `Config`.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use super::keyspace::{self, Fsync, Keyspace};
@@ -196,7 +196,8 @@ fn check_beside(one: &Keyspace, others: &[Keyspace]) -> Result<(), String> {
         if other.name == *name {
             return Err(format!("--keyspace {name}: the name is used twice"));
         }
-        if other.directory == one.directory {
+        let (ours, theirs) = (real_place(&one.directory), real_place(&other.directory));
+        if ours.starts_with(&theirs) || theirs.starts_with(&ours) {
             let directory = one.directory.display();
             return Err(format!("--keyspace {name}: {directory} belongs to {}", other.name));
         }
@@ -206,6 +207,24 @@ fn check_beside(one: &Keyspace, others: &[Keyspace]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Where a directory that need not exist yet really is: absolute, without `..` and links. Two
+/// spellings of one directory must not become two keyspaces.
+fn real_place(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut place = PathBuf::new();
+    for part in whole.components() {
+        if part == Component::ParentDir {
+            place.pop();
+        } else {
+            place.push(part);
+        }
+        if let Ok(real) = std::fs::canonicalize(&place) {
+            place = real;
+        }
+    }
+    place
 }
 
 fn log_config(settings: &Settings) -> LogConfig {

@@ -52,6 +52,18 @@ fn logging(settings: &Settings) -> Result<(), String> {
     if outputs.is_empty() {
         return Err("open sink \"\": open : no such file or directory".to_owned());
     }
+    if outputs.len() > 1 && outputs.iter().any(|output| output == "default") {
+        return Err("multi logoutput for \"default\" is not supported yet".to_owned());
+    }
+    let journal = |output: &String| output == "systemd/journal";
+    if outputs.iter().any(journal) && !outputs.iter().all(journal) {
+        let quoted: Vec<String> = outputs.iter().map(|output| format!("{output:?}")).collect();
+        return Err(format!(
+            "running with systemd/journal but other '--log-outputs' values ([{}]) are configured \
+             with 'default'; override 'default' value with something else",
+            quoted.join(" ")
+        ));
+    }
     let words = ["default", "stderr", "stdout", "systemd/journal"];
     let is_file = |output: &String| !words.contains(&output.as_str());
     if settings.flag("enable-log-rotation") && (outputs.len() != 1 || !outputs.iter().all(is_file))

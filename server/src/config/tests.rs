@@ -229,6 +229,16 @@ fn verify_errors_of_values() {
             &["--tls-min-version", "TLS1.3", "--cipher-suites", "x"],
             "cipher suites cannot be configured when only TLS1.3 is enabled",
         ),
+        (
+            &["--log-outputs", "default,stdout"],
+            "multi logoutput for \"default\" is not supported yet",
+        ),
+        (
+            &["--log-outputs", "stdout,systemd/journal"],
+            "running with systemd/journal but other '--log-outputs' values ([\"stdout\" \
+             \"systemd/journal\"]) are configured with 'default'; override 'default' value with \
+             something else",
+        ),
         (&["--logger", "foo"], "unknown logger option \"foo\""),
         (&["--log-format", "foo"], "unknown log format: foo, supported values json, console"),
         (
@@ -496,4 +506,29 @@ fn versions_and_help() {
     for flag in table::flags() {
         assert!(help.stdout.contains(&format!("--{} '", flag.name)), "{}", flag.name);
     }
+}
+
+/// Two spellings of one directory were two keyspaces: one served the data of the other.
+#[test]
+fn keyspaces_share_no_directory_under_another_name() {
+    let base = std::env::temp_dir().join(format!("ringbolt-places-{}", std::process::id()));
+    std::fs::create_dir_all(base.join("x")).expect("a directory");
+    std::os::unix::fs::symlink("x", base.join("y")).expect("a link");
+    let refusal = |data: &str, first: &str, second: &str| {
+        let text = |name: &str, place: &str| {
+            let place = base.join(place);
+            format!("{name},listen-client-urls=unix://@{name},data-dir={}", place.display())
+        };
+        let data = base.join(data).display().to_string();
+        let (one, two) = (text("one", first), text("two", second));
+        let line = ["ringbolt", "--data-dir", &data, "--keyspace", &one, "--keyspace", &two];
+        verify_error(call(&line))
+    };
+    for second in ["x", "y", "./x/../x", "y/../y", "x/inside", "y/inside"] {
+        let error = refusal("data", "x", second);
+        assert!(error.contains("--keyspace two:") && error.contains("belongs to one"), "{error}");
+    }
+    let error = refusal("data", "data", "y");
+    assert!(error.contains("--keyspace one:") && error.contains("belongs to default"), "{error}");
+    std::fs::remove_dir_all(&base).expect("it is ours");
 }
