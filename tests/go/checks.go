@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // check is one named demand. It panics with a reason when it is not met.
@@ -45,6 +48,7 @@ var checks = []check{
 	{"cancelled-contexts", cancelledContexts},
 	{"concurrent-increments", concurrentIncrements},
 	{"maintenance", maintenance},
+	{"rpcs-not-served", notServed},
 }
 
 func runChecks(s *Server, only string) int {
@@ -440,5 +444,36 @@ func maintenance(s *Server, c *clientv3.Client) {
 	must(err)
 	demand(len(alarms.Alarms) == 0, "alarms %v", alarms)
 	_, err = c.Defragment(ctx, s.Endpoint())
+	must(err)
+}
+
+// rpcsNotServed are the calls of etcd that this version of the server does not know.
+var rpcsNotServed = map[string][]string{
+	"etcdserverpb.Cluster":     {"MemberAdd", "MemberRemove", "MemberUpdate", "MemberPromote"},
+	"etcdserverpb.Maintenance": {"Snapshot", "MoveLeader", "Downgrade"},
+	"etcdserverpb.Auth": {
+		"AuthEnable", "AuthDisable", "AuthStatus", "Authenticate",
+		"UserAdd", "UserGet", "UserList", "UserDelete", "UserChangePassword", "UserGrantRole", "UserRevokeRole",
+		"RoleAdd", "RoleGet", "RoleList", "RoleDelete", "RoleGrantPermission", "RoleRevokePermission",
+	},
+	"v3lockpb.Lock":         {"Lock", "Unlock"},
+	"v3electionpb.Election": {"Campaign", "Proclaim", "Leader", "Observe", "Resign"},
+}
+
+// notServed demands Unimplemented and nothing else, and that the store is none the worse for it.
+func notServed(s *Server, c *clientv3.Client) {
+	if strings.HasSuffix(s.Binary, "/etcd") {
+		return
+	}
+	ctx, cancel := background()
+	defer cancel()
+	for service, methods := range rpcsNotServed {
+		for _, method := range methods {
+			path := "/" + service + "/" + method
+			err := c.ActiveConnection().Invoke(ctx, path, &etcdserverpb.HashRequest{}, &etcdserverpb.HashResponse{})
+			demand(status.Code(err) == codes.Unimplemented, "%s answers %v", path, err)
+		}
+	}
+	_, err := c.Put(ctx, "after", "them")
 	must(err)
 }

@@ -18,3 +18,13 @@ run "uring, unsafe-no-fsync, Unix socket" "$BIN" -unix -flags "--io-engine=uring
 run "uring, memory, TCP" "$BIN" -flags "--io-engine=uring --fsync=memory"
 run "uring, three shards, Unix socket" "$BIN" -unix -flags "--io-engine=uring --shards=3 --home-connections=0"
 run "epoll, two shards, TCP" "$BIN" -flags "--io-engine=epoll --shards=2 --home-connections=0"
+
+echo "-- etcdctl, abstract socket"
+abstract=unix://@ringbolt-$$
+start_server abstract --keyspace "other,listen-client-urls=$abstract,fsync=unsafe-no-fsync"
+at() { "$ETCDCTL" --endpoints="$abstract" "$@"; }
+[ "$(at put by abstract)" = OK ] || fail "no put over an abstract socket"
+[ "$(at get by --print-value-only)" = abstract ] || fail "no get over an abstract socket"
+at endpoint health 2>&1 | grep -q 'is healthy' || fail "an abstract socket is not healthy"
+stop_server
+echo ok

@@ -7,5 +7,5 @@ peers etcd
 cargo build --release -q -p ringbolt-bench
 mkdir -p target/results
 target/release/ringbolt-bench compare --etcd "$PEERS_DIR/bin/etcd" --ours "$BIN" --directory "$WORK" \
-    --rounds "${ROUNDS:-1}" --seconds "${SECONDS_EACH:-2}" --keys "${KEYS:-100000}" \
-    --leases "${LEASES:-10000}" --revisions "${REVISIONS:-100000}" --plot target/results/figures.svg "$@"
+    --rounds "${ROUNDS:-1}" --seconds "${SECONDS_EACH:-2}" --keys "${KEYS:-1000000}" \
+    --leases "${LEASES:-100000}" --revisions "${REVISIONS:-1000000}" --plot target/results/figures.svg "$@"

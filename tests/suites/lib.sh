@@ -4,7 +4,7 @@
 
 source tests/suites/needs.sh
 
-BIN=$PWD/target/release/ringbolt
+BIN=${OURS:-$PWD/target/release/ringbolt}
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/ringbolt-suite.XXXXXX")
 CLIENT_PORT=${CLIENT_PORT:-23790}
 SERVER_PID=

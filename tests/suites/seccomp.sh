@@ -27,4 +27,8 @@ grep -qE '^145 tests, .* 0 failed' "$WORK/h2spec.txt"
 stop_server
 "$WORK/client" checks -server "$BIN" -port 24790
 "$WORK/client" crash -server "$BIN" -rounds 10 -unix
-OURS=$BIN bash tests/suites/compare.sh
+export OURS=$BIN CONFINED=yes
+bash tests/suites/compare.sh
+bash tests/suites/badinput.sh
+bash tests/suites/keyspaces.sh
+bash tests/suites/controlplane.sh safe-unix
