@@ -127,14 +127,16 @@ pub(super) async fn create(
 async fn clear_unfinished(io: &Io, directory: &Path) -> Result<u32, OpenError> {
     let mut names = io.disk().read_dir(directory).await.map_err(failed(directory))?;
     let mut number = 1;
+    // A log is found before anything of it is removed.
+    let of_log = |name: &&String| number_of(name).is_some() || name.ends_with(CHECKPOINT_SUFFIX);
+    for name in names.iter().filter(of_log) {
+        refuse_batches(io, directory, name).await?;
+    }
     names.sort_by_key(|name| number_of(name).is_some());
     for name in names {
         let path = directory.join(&name);
         if let Some(segment) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) {
             number = number.max(segment.saturating_add(1));
-        }
-        if number_of(&name).is_some() || name.ends_with(CHECKPOINT_SUFFIX) {
-            refuse_batches(io, directory, &name).await?;
         }
         if number_of(&name).is_some() || is_unfinished(&name) {
             remove(io, &path).await?;

@@ -328,9 +328,12 @@ fn a_log_without_mark_and_start_is_kept() {
     });
     let path = directory().join("00000001.wal");
     assert!(rig.world.damage(rig.machine, &path, 0, Damage::ZeroBlock));
+    rig.world.make_file(rig.machine, &directory().join("00000009.wal.partial"), b"begun");
+    let names = rig.world.list(rig.machine, &directory());
     let before = rig.look("00000001.wal");
     assert_eq!(refusal(&mut rig).file, directory().join(MARK_FILE));
     assert!(before == rig.look("00000001.wal"), "nothing was changed");
+    assert_eq!(rig.world.list(rig.machine, &directory()), names, "nothing was removed");
 }
 
 /// A file that was cut right behind what a watermark covers lost an acknowledged batch that nothing
