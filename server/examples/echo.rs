@@ -60,6 +60,7 @@ async fn accept(io: Io, address: Address, concurrent_streams_max: u32) -> std::i
     println!("echo on {}", listener.address());
     let echo = Rc::new(Echo { io: io.clone() });
     let parts = Parts {
+        share: ringbolt_server::budget::Share::new(64 << 20),
         service: echo.clone(),
         web: Some(echo),
         http2: Limits { concurrent_streams_max, ..Limits::default() },

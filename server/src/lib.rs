@@ -1,5 +1,6 @@
 //! The server: listeners, HTTP/2, gRPC, the services and their configuration.
 
+pub mod budget;
 pub mod config;
 pub mod connection;
 pub mod error;

@@ -31,6 +31,8 @@ pub const HEADER_CACHE_BLOCK_BYTES_MAX: usize = 2048;
 pub const OUTPUT_PENDING_BYTES_MAX: usize = 256 * 1024;
 /// Encoded output waiting for the socket above which a connection stops reading.
 pub const OUTPUT_STOPS_READING_BYTES: usize = 2 * OUTPUT_PENDING_BYTES_MAX;
+/// The same while memory is tight.
+pub const OUTPUT_STOPS_READING_TIGHT_BYTES: usize = 32 * 1024;
 /// Slices handed to one gathered write.
 pub const OUTPUT_SLICES_MAX: usize = 512;
 /// Payload up to this size is copied next to its frame header; a larger one is passed as it is.
@@ -48,6 +50,10 @@ pub const IDLE_FRAMES_BURST: u32 = 10_000;
 pub const IDLE_FRAMES_PER_S: u32 = 2_000;
 /// See [`IDLE_FRAMES_BURST`].
 pub const IDLE_FRAMES_PER_SENT_FRAME: u32 = 4;
+/// A change of the initial window walks over every open stream: so many cost an idle frame.
+pub const WINDOW_CHANGES_PER_IDLE_FRAME: usize = 128;
+/// Decoding a header list that is too large costs us as much as so many resets.
+pub const OVERSIZE_HEADERS_IN_RESETS: u32 = 400;
 /// A client that pings more often than this collects strikes.
 pub const PING_INTERVAL_MIN: Duration = Duration::from_secs(5);
 /// The same while it has no stream open.
@@ -92,3 +98,36 @@ pub const RELAY_MESSAGES_AHEAD_MAX: usize = 8;
 pub const RELAY_PIECES_MAX: usize = 256;
 /// Values of a batch from another shard that are handled before other tasks have their turn.
 pub const RELAY_BATCH_MAX: usize = 256;
+
+/// The memory budget without `--memory-budget`: this part of the memory the process may use.
+pub const MEMORY_BUDGET_PART_OF_MEMORY: u64 = 16;
+/// See [`MEMORY_BUDGET_PART_OF_MEMORY`]: at least.
+pub const MEMORY_BUDGET_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// See [`MEMORY_BUDGET_PART_OF_MEMORY`]: at most.
+pub const MEMORY_BUDGET_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// What an idle connection is charged: its tasks, its tables and its lent buffers.
+pub const CONNECTION_BYTES: usize = 8 * 1024;
+/// What a call is charged besides its head and its request.
+pub const CALL_BYTES: usize = 1024;
+/// What a watcher is charged besides its range.
+pub const WATCHER_BYTES: usize = 512;
+/// As [`STREAM_AHEAD_BYTES_MAX`], while memory is tight.
+pub const STREAM_AHEAD_TIGHT_BYTES: usize = 4 * 1024;
+/// As [`WATCH_RESPONSE_BYTES`], while memory is tight.
+pub const WATCH_RESPONSE_TIGHT_BYTES: usize = 4 * 1024;
+/// A connection that holds more than this is read from at a trickle while memory is full.
+pub const CONNECTION_HELD_FULL_BYTES: usize = 64 * 1024;
+/// Time between two reads of such a connection.
+pub const READ_PAUSE: Duration = Duration::from_millis(50);
+/// Bytes of header lists that the open calls of one connection may hold.
+pub const HEADS_PER_CONNECTION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of key-values of a list that are held; a longer one is read again as it is sent.
+pub const LIST_HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// As [`LIST_HELD_BYTES_MAX`], while memory is tight.
+pub const LIST_HELD_TIGHT_BYTES: usize = 64 * 1024;
+/// Keys that are read again at once for the next pieces of a long list.
+pub const LIST_REFILL_KEYS: i64 = 256;
+
+const _: () = assert!(STREAM_AHEAD_TIGHT_BYTES < STREAM_AHEAD_BYTES_MAX);
+const _: () = assert!(HEADER_LIST_BYTES_MAX <= HEADS_PER_CONNECTION_BYTES_MAX);
+const _: () = assert!(MEMORY_BUDGET_BYTES_MIN <= MEMORY_BUDGET_BYTES_MAX);

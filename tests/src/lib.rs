@@ -2,4 +2,5 @@
 
 pub mod compare;
 pub mod corrupt;
+pub mod hostile;
 pub mod sim;

@@ -42,6 +42,22 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// The memory this process may use: the machine's, or less where a control group says so
+/// (`cgroups(7)`, both versions). `None` where the system does not tell.
+#[must_use]
+pub fn memory_bytes() -> Option<u64> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limits = groups.iter().filter_map(|path| text(path).trim().parse::<u64>().ok());
+    limits.chain(parse_memory(&text("/proc/meminfo"))).min()
+}
+
+fn parse_memory(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
 /// The soft limit of open files (`getrlimit(2)` RLIMIT_NOFILE).
 #[must_use]
 pub fn open_files_limit() -> u64 {

@@ -56,6 +56,7 @@ impl Config {
             },
             spin: Duration::from_micros(s.uint("spin-us")),
             shards: usize::try_from(s.uint("shards")).expect("checked against SHARDS_MAX"),
+            memory_budget_bytes: s.uint("memory-budget"),
             home_connections: usize::try_from(s.uint("home-connections")).unwrap_or(usize::MAX),
         })
     }

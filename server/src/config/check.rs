@@ -196,6 +196,10 @@ fn contradictions(settings: &Settings) -> Result<(), String> {
         let interval = settings.duration("flush-interval");
         return Err(format!("--flush-interval must be >0 (set to {interval})"));
     }
+    let (budget, least) = (settings.uint("memory-budget"), super::limits::MEMORY_BUDGET_MIN);
+    if budget > 0 && budget < least {
+        return Err(format!("--memory-budget must be 0 or at least {least} (set to {budget})"));
+    }
     let shards = settings.uint("shards");
     let most = super::limits::SHARDS_MAX;
     if shards > most {

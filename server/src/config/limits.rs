@@ -10,3 +10,5 @@ pub const CONFIG_FILE_BYTES_MAX: usize = 1024 * 1024;
 pub const KEYSPACE_NAME_CHARS_MAX: usize = 63;
 /// Threads that serve.
 pub const SHARDS_MAX: u64 = 256;
+/// Least `--memory-budget`: below it a handful of connections could not work.
+pub const MEMORY_BUDGET_MIN: u64 = 16 * 1024 * 1024;

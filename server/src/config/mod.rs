@@ -133,6 +133,8 @@ pub struct Config {
     pub spin: Duration,
     /// Zero: one per core.
     pub shards: usize,
+    /// Zero: by the memory there is.
+    pub memory_budget_bytes: u64,
     /// Connections of a keyspace that stay on its home shard.
     pub home_connections: usize,
 }

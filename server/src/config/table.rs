@@ -325,6 +325,8 @@ const ROWS: &[Row] = &[
      "Threads that serve (0: one per core the process may use)."),
     ("home-connections", Uint, "8", "=", Ringbolt,
      "Connections a keyspace has before further ones are spread over the shards."),
+    ("memory-budget", Uint, "0", "=", Ringbolt,
+     "Bytes that clients may make the process hold beside the store (0: by the memory there is)."),
     ("keyspace", Repeated, "", "=", Ringbolt,
      "One more store: name,listen-client-urls=U,fsync=M,data-dir=D,quota-backend-bytes=N."),
     ("unix-socket-mode", Text, "0600", "=", Ringbolt,

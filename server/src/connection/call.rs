@@ -198,14 +198,15 @@ impl Responder {
     }
 
     /// Answers a unary call with a message of `total_len` bytes that is made piece by piece: `next`
-    /// is asked for more only when flow control has room, and must give exactly `total_len` bytes.
+    /// is asked for more only when flow control has room, and must give exactly `total_len` bytes,
+    /// or the status with which the call ends in the middle of its answer.
     ///
     /// # Errors
     /// The client went before it had everything.
     pub async fn unary_chunks(
         self,
         total_len: usize,
-        mut next: impl AsyncFnMut() -> Option<Bytes>,
+        mut next: impl AsyncFnMut() -> Result<Option<Bytes>, Status>,
     ) -> Result<(), Gone> {
         if total_len > ANSWER_BYTES_MAX {
             self.finish(too_large(total_len));
@@ -216,7 +217,14 @@ impl Responder {
         loop {
             // Receipt: room in the stream's queue.
             self.ready().await?;
-            let Some(chunk) = (if left > 0 { next().await } else { None }) else { break };
+            let chunk = match if left > 0 { next().await } else { Ok(None) } {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break,
+                Err(status) => {
+                    self.finish(status);
+                    return Ok(());
+                }
+            };
             let rest = left.checked_sub(chunk.len());
             left = rest.expect("a chunked answer gives no more bytes than it announced");
             self.send_piece(total.take(), chunk)?;
@@ -263,7 +271,7 @@ impl Responder {
     #[must_use]
     pub fn has_room(&self) -> bool {
         match &self.0 {
-            End::Near(near) => near.link.http.borrow_mut().has_room(near.slot.id),
+            End::Near(near) => near.link.has_room(near.slot.id),
             End::Far(call) => call.has_room(),
         }
     }

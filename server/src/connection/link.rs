@@ -11,15 +11,23 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use ringbolt_engine::Reason;
 use ringbolt_io::local::Bell;
 use ringbolt_io::{Io, MonoTime};
-use ringbolt_proto::method::Method;
+use ringbolt_proto::method::{Method, Mode};
 
 use super::{CallEvent, Parts, PeerInfo};
+use crate::budget::{Owner, Pressure};
+use crate::error;
 use crate::grpc::{Assembler, Code, Encoding, Message, Request, Status, respond};
 use crate::http2::hash::FixedHash;
 use crate::http2::{ErrorCode, Head, Http2, StreamId};
-use crate::limits::{ASSEMBLY_BYTES_PER_CONNECTION_MAX, HEADER_CACHE_ENTRIES};
+use crate::limits::{
+    ASSEMBLY_BYTES_PER_CONNECTION_MAX, CALL_BYTES, CONNECTION_BYTES, CONNECTION_HELD_FULL_BYTES,
+    HEADER_CACHE_ENTRIES, HEADS_PER_CONNECTION_BYTES_MAX, OUTPUT_STOPS_READING_BYTES,
+    OUTPUT_STOPS_READING_TIGHT_BYTES, STREAM_AHEAD_BYTES_MAX,
+    STREAM_AHEAD_TIGHT_BYTES,
+};
 
 /// One connection, shared by its tasks and its calls.
 pub(super) struct Link {
@@ -38,6 +46,12 @@ pub(super) struct Link {
     slots: RefCell<HashMap<StreamId, Rc<Slot>, FixedHash>>,
     deadlines: RefCell<BTreeSet<(MonoTime, StreamId)>>,
     assembling_bytes: Cell<usize>,
+    /// Whole messages that wait or were taken by calls that are open.
+    request_bytes: Cell<usize>,
+    /// Header lists of calls that are open.
+    head_bytes: Cell<usize>,
+    /// What the share was charged: connection, calls, output.
+    charged: Cell<(usize, usize, usize)>,
     requests: RefCell<RequestCache>,
 }
 
@@ -56,6 +70,9 @@ pub(super) struct Slot {
     pub inbox: RefCell<Inbox>,
     pub waiters: RefCell<Waiters>,
     deadline_listed: Cell<bool>,
+    head_bytes: usize,
+    /// What the call was charged for its requests.
+    request_bytes: Cell<usize>,
 }
 
 /// Tasks to wake.
@@ -103,6 +120,9 @@ impl Link {
             slots: RefCell::new(HashMap::with_hasher(FixedHash)),
             deadlines: RefCell::default(),
             assembling_bytes: Cell::new(0),
+            request_bytes: Cell::new(0),
+            head_bytes: Cell::new(0),
+            charged: Cell::new((0, 0, 0)),
             requests: RefCell::default(),
         })
     }
@@ -146,6 +166,8 @@ impl Link {
             let client_version = request.head.get("client-api-version").map(|value| &value[..]);
             self.parts.service.observe(&CallEvent::Started { method, client_version });
         }
+        // A head that is remembered costs nothing more.
+        let head_bytes = if Rc::strong_count(&request) > 1 { 0 } else { request.head.size() };
         let slot = Rc::new(Slot {
             id,
             request,
@@ -157,7 +179,10 @@ impl Link {
             inbox: RefCell::default(),
             waiters: RefCell::default(),
             deadline_listed: Cell::new(false),
+            head_bytes,
+            request_bytes: Cell::new(0),
         });
+        self.head_bytes.set(self.head_bytes.get() + head_bytes);
         self.slots.borrow_mut().insert(id, slot.clone());
         slot
     }
@@ -219,6 +244,8 @@ impl Link {
         {
             self.deadlines.borrow_mut().remove(&(deadline, slot.id));
         }
+        self.head_bytes.set(self.head_bytes.get() - slot.head_bytes);
+        self.request_bytes.set(self.request_bytes.get() - slot.request_bytes.take());
         let held = {
             let mut inbox = slot.inbox.borrow_mut();
             let assembling = inbox.assembler.held_bytes() + inbox.body.capacity();
@@ -254,6 +281,7 @@ impl Link {
         }
         self.output.ring();
         self.drained.ring();
+        self.account();
     }
 
     /// Payload of a gRPC call came.
@@ -264,7 +292,13 @@ impl Link {
             let inbox = &mut *inbox;
             inbox.held_bytes += bytes.len();
             let before = inbox.assembler.held_bytes();
-            inbox.assembler.feed(bytes, size_max, |message| inbox.messages.push_back(message));
+            let mut whole_bytes = 0;
+            inbox.assembler.feed(bytes, size_max, |message| {
+                whole_bytes += message.as_ref().map_or(0, Message::size);
+                inbox.messages.push_back(message);
+            });
+            slot.request_bytes.set(slot.request_bytes.get() + whole_bytes);
+            self.request_bytes.set(self.request_bytes.get() + whole_bytes);
             self.count_assembling(before, inbox.assembler.held_bytes());
             inbox.release()
         };
@@ -298,6 +332,12 @@ impl Link {
             (message, inbox.release())
         };
         self.give_back(slot.id, released);
+        if slot.request.method().is_some_and(|method| method.mode == Mode::Bidi) {
+            // A stream is done with a message once it was taken; another call keeps its request.
+            let size = message.as_ref().map_or(0, Message::size);
+            slot.request_bytes.set(slot.request_bytes.get() - size);
+            self.request_bytes.set(self.request_bytes.get() - size);
+        }
         let encoding = slot.request.encoding();
         let opened =
             message.and_then(|message| message.open(encoding, self.parts.message_bytes_max));
@@ -306,6 +346,60 @@ impl Link {
             self.parts.service.observe(&CallEvent::Received { method, bytes });
         }
         Some(opened)
+    }
+
+    /// Brings what the share is charged up to date.
+    pub(super) fn account(&self) {
+        let share = &self.parts.share;
+        let (connection, calls, output) = self.charged.get();
+        if self.lost.get() {
+            self.charged.set((0, 0, 0));
+            share.recharge(Owner::Connections, connection, 0);
+            share.recharge(Owner::Calls, calls, 0);
+            return share.recharge(Owner::Output, output, 0);
+        }
+        let now = (
+            CONNECTION_BYTES + self.assembling_bytes.get(),
+            self.calls_open() * CALL_BYTES + self.head_bytes.get() + self.request_bytes.get(),
+            self.http.borrow().held_bytes(),
+        );
+        self.charged.set(now);
+        share.recharge(Owner::Connections, connection, now.0);
+        share.recharge(Owner::Calls, calls, now.1);
+        share.recharge(Owner::Output, output, now.2);
+    }
+
+    /// Whether its client has to wait, because memory is full and it holds much of it.
+    pub(super) fn is_throttled(&self) -> bool {
+        let (connection, calls, output) = self.charged.get();
+        connection + calls + output > CONNECTION_HELD_FULL_BYTES
+            && self.parts.share.pressure() >= Pressure::Full
+    }
+
+    /// How a call is turned away when memory is short.
+    pub(super) fn refusal(&self, method: &Method) -> Option<Status> {
+        let step = self.parts.share.refuses(method)?;
+        let reason =
+            if step < Pressure::Over { Reason::TooManyRequests } else { Reason::MemoryBudget };
+        Some(error::status_of(reason))
+    }
+
+    /// Encoded output above which the connection is not read: its client does not read either.
+    pub(super) fn output_max(&self) -> usize {
+        let tight = self.parts.share.pressure() >= Pressure::Tight;
+        if tight { OUTPUT_STOPS_READING_TIGHT_BYTES } else { OUTPUT_STOPS_READING_BYTES }
+    }
+
+    /// Whether the header lists of open calls leave no room for more.
+    pub(super) fn holds_too_many_heads(&self) -> bool {
+        self.head_bytes.get() > HEADS_PER_CONNECTION_BYTES_MAX
+    }
+
+    /// Whether a stream may queue more.
+    pub(super) fn has_room(&self, id: StreamId) -> bool {
+        let tight = self.parts.share.pressure() >= Pressure::Tight;
+        let most = if tight { STREAM_AHEAD_TIGHT_BYTES } else { STREAM_AHEAD_BYTES_MAX };
+        self.http.borrow_mut().has_room(id, most)
     }
 
     fn give_back(&self, id: StreamId, size: usize) {

@@ -33,6 +33,7 @@ pub use self::web::{WebCall, WebResponder};
 pub use crate::http2::Gone;
 
 use self::link::Link;
+use crate::budget::{Pressure, Share};
 use crate::grpc::Code;
 use crate::http2::frame::PREFACE;
 use crate::limits::{FIRST_BYTES_TIME_MAX, MESSAGE_SLACK_BYTES, REQUEST_LINE_BYTES_MAX};
@@ -128,6 +129,8 @@ pub struct Parts {
     pub web: Option<Rc<dyn Web>>,
     /// Limits of HTTP/2.
     pub http2: crate::http2::Limits,
+    /// What clients make this shard hold for the keyspace.
+    pub share: Rc<Share>,
     /// Largest request message; see [`message_bytes_max`].
     pub message_bytes_max: usize,
 }
@@ -179,6 +182,10 @@ impl Connection {
     /// Serves until the connection ends. Spawn it as the connection's task.
     pub async fn serve(self) {
         tracing::trace!(target: "path", "Connection::serve");
+        if self.link.parts.share.pressure() >= Pressure::Over {
+            return self.stream.shutdown();
+        }
+        self.link.account();
         let first = self.link.io.timeout(FIRST_BYTES_TIME_MAX, self.first_bytes()).await;
         match first.flatten() {
             Some((Protocol::Http2, received)) => self.serve_http2(Bytes::from(received)).await,
@@ -189,6 +196,7 @@ impl Connection {
             }
             Some((Protocol::Unknown, _)) | None => {}
         }
+        self.link.lose();
         self.stream.shutdown();
     }
 

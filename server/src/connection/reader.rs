@@ -11,7 +11,7 @@ use super::link::{Link, Slot};
 use super::{Call, WebCall};
 use crate::grpc::{Code, Kind, Status, respond};
 use crate::http2::{ErrorCode, Event, Head, StreamId};
-use crate::limits::OUTPUT_STOPS_READING_BYTES;
+use crate::limits::READ_PAUSE;
 
 /// After an error the client gets this long to read why, before its socket is closed.
 const LINGER: Duration = Duration::from_millis(250);
@@ -28,9 +28,12 @@ pub(super) async fn read(link: &Rc<Link>, stream: &Stream, first: Bytes) {
         if link.http.borrow().is_finished() {
             return linger(link, stream).await;
         }
-        while link.http.borrow().output_size() >= OUTPUT_STOPS_READING_BYTES && !link.lost.get() {
+        while link.http.borrow().output_size() >= link.output_max() && !link.lost.get() {
             // Receipt: the client reads what we owe it before we read more from it.
             link.drained.heard().await;
+        }
+        if link.is_throttled() {
+            link.io.sleep(READ_PAUSE).await;
         }
         // Bytes: the next frames.
         let (outcome, buffer) = stream.read(Vec::new()).await;
@@ -79,6 +82,7 @@ impl Turn<'_> {
             link.watch_deadline(&slot);
         }
         self.fresh = fresh;
+        link.account();
         let http = link.http.borrow();
         if http.has_output() || http.is_finished() {
             drop(http);
@@ -136,6 +140,11 @@ impl Turn<'_> {
         deadline: Option<MonoTime>,
         end: bool,
     ) {
+        if self.link.holds_too_many_heads() {
+            // Answered nowhere: it costs more to keep than a client in its right mind would send.
+            self.link.http.borrow_mut().reset(id, ErrorCode::ENHANCE_YOUR_CALM);
+            return;
+        }
         let slot = self.link.open(id, request.clone(), deadline, now);
         slot.inbox.borrow_mut().ended = end;
         self.fresh.push(slot);
@@ -185,7 +194,10 @@ impl Turn<'_> {
         if slot.deadline.get().is_some_and(|deadline| deadline <= now) {
             return link.fail(slot, Code::DeadlineExceeded, &Status::deadline_exceeded());
         }
-        match ready(method, slot) {
+        match ready(method, slot).and_then(|ready| {
+            let refused = if ready { link.refusal(method) } else { None };
+            refused.map_or(Ok(ready), Err)
+        }) {
             Ok(false) => {}
             Ok(true) => {
                 slot.inbox.borrow_mut().dispatched = true;

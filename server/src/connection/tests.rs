@@ -19,6 +19,7 @@ use ringbolt_proto::method::Name;
 use self::client::Client;
 use super::relay::{Edge, Home};
 use super::{Call, Connection, LocalFuture, Parts, PeerInfo, Service, Web, WebCall};
+use crate::budget::Share;
 use crate::grpc::{Code, Status};
 use crate::http2::Limits;
 use crate::metrics::rpc::Rpcs;
@@ -92,7 +93,7 @@ impl Habits {
             .responder
             .unary_chunks(HUGE, async || {
                 seen.pulled.set(seen.pulled.get() + CHUNK);
-                Some(Bytes::from(vec![9; CHUNK]))
+                Ok(Some(Bytes::from(vec![9; CHUNK])))
             })
             .await;
         if outcome.is_err() {
@@ -175,6 +176,7 @@ impl Setting {
                 web: with_web.then_some(web),
                 http2: Limits::default(),
                 message_bytes_max: MESSAGE_BYTES_MAX,
+                share: Share::new(64 << 20),
             };
             io.spawn("listener", serve(io.clone(), far, parts, connections, relayed));
         });
@@ -210,7 +212,16 @@ async fn serve(
     let home = Home::new(&io, parts.service.clone(), rpcs.clone());
     let relay = relayed.then(|| {
         let (lane, asked) = home.open(None);
-        (lane, Edge::open(&io, asked, Rpcs::new(false), Duration::from_secs(3600)))
+        (
+            lane,
+            Edge::open(
+                &io,
+                asked,
+                Rpcs::new(false),
+                parts.share.clone(),
+                Duration::from_secs(3600),
+            ),
+        )
     });
     loop {
         let (stream, peer) = listener.accept().await.expect("a connection");

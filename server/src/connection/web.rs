@@ -63,7 +63,7 @@ impl WebResponder {
     pub async fn send(&mut self, bytes: Bytes) -> Result<(), Gone> {
         // Receipt: room in the stream's queue.
         std::future::poll_fn(|context| {
-            if self.is_gone() || self.link.http.borrow_mut().has_room(self.slot.id) {
+            if self.is_gone() || self.link.has_room(self.slot.id) {
                 return std::task::Poll::Ready(());
             }
             self.slot.waiters.borrow_mut().room = Some(context.waker().clone());

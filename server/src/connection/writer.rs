@@ -7,7 +7,6 @@ use std::task::Poll;
 use ringbolt_io::Stream;
 
 use super::link::Link;
-use crate::limits::OUTPUT_STOPS_READING_BYTES;
 
 /// Writes what the connection has to say, everything that is ready in one gathered write.
 ///
@@ -21,6 +20,7 @@ pub(super) async fn write(link: Rc<Link>, stream: Stream) {
             for slot in room.into_iter().filter_map(|id| link.slot(id)) {
                 slot.wake_room();
             }
+            link.account();
             if batch.is_empty() {
                 break;
             }
@@ -30,7 +30,7 @@ pub(super) async fn write(link: Rc<Link>, stream: Stream) {
                 link.lose();
                 return;
             }
-            if link.http.borrow().output_size() < OUTPUT_STOPS_READING_BYTES {
+            if link.http.borrow().output_size() < link.output_max() {
                 link.drained.ring();
             }
         }

@@ -145,6 +145,12 @@ fn too_large(after: &str, size: usize, size_max: usize) -> Status {
 }
 
 impl Message {
+    /// What it holds.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The message itself, its compression undone.
     ///
     /// # Errors

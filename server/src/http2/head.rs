@@ -28,6 +28,14 @@ impl Head {
 }
 
 impl Head {
+    /// What it holds, about: names, values, and the table of them.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let fields = self.fields.iter();
+        let fields: usize = fields.map(|(name, value)| name.len() + value.len() + 64).sum();
+        fields + self.path.len() + self.authority.len()
+    }
+
     /// Checks and sorts the fields of a request; `None` when it is malformed.
     /// Source: RFC 9113 8.1 to 8.3.
     #[must_use]

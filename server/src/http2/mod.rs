@@ -122,6 +122,8 @@ pub struct Http2 {
     /// Streams that could send if the connection's window were open.
     starved: VecDeque<StreamId>,
     output: Output,
+    /// Payload bytes in the queues of all streams.
+    queued_bytes: usize,
     send_window: i64,
     receive_window: i64,
     unreturned: u32,
@@ -165,6 +167,7 @@ impl Http2 {
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             output: Output::default(),
+            queued_bytes: 0,
             send_window: 65_535,
             receive_window: 65_535,
             unreturned: 0,
@@ -206,8 +209,15 @@ impl Http2 {
         self.output.size()
     }
 
+    /// Bytes that wait to be written, encoded or not.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.output.size() + self.queued_bytes
+    }
+
     fn close(&mut self, id: StreamId, ending: Ending) {
-        if self.streams.remove(&id).is_some() {
+        if let Some(stream) = self.streams.remove(&id) {
+            self.queued_bytes -= stream.queued_bytes;
             self.closed.remember(id, ending, CLOSED_REMEMBERED_MAX);
         }
     }

@@ -10,6 +10,10 @@ use crate::limits::{COPIED_PAYLOAD_BYTES_MAX, OUTPUT_SLICES_MAX};
 /// Room made for small pieces at once.
 const TAIL_BYTES: usize = 4 * 1024;
 
+/// A buffer of small pieces is closed above this size: one that only grew would be copied and
+/// copied while its client does not read.
+const TAIL_BYTES_MAX: usize = 32 * 1024;
+
 /// Encoded output, in order.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -27,6 +31,9 @@ impl Output {
     /// Appends small pieces: `write` puts them at the end of the buffer it is given.
     pub fn small(&mut self, write: impl FnOnce(&mut BytesMut)) {
         if self.tail.capacity() - self.tail.len() < 256 {
+            if self.tail.len() >= TAIL_BYTES_MAX {
+                self.whole.push_back(self.tail.split().freeze());
+            }
             self.tail.reserve(TAIL_BYTES);
         }
         let before = self.tail.len();

@@ -13,7 +13,8 @@ use super::stream::{Ending, Stream};
 use super::{Event, Head, Http2, Life};
 use crate::limits::{
     CLOSED_REMEMBERED_MAX, CONTINUATIONS_MAX, FRAME_BYTES_MAX, HEADER_BLOCK_BYTES_MAX,
-    STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
+    OVERSIZE_HEADERS_IN_RESETS, STREAM_WINDOW_BYTES, STREAMS_PER_CONNECTION_MAX,
+    WINDOW_CHANGES_PER_IDLE_FRAME,
 };
 
 const WINDOW_MAX: i64 = 0x7fff_ffff;
@@ -336,6 +337,11 @@ impl Http2 {
             return Err(Fault::Stream(id, ErrorCode::PROTOCOL));
         }
         if !fits {
+            for _ in 0..OVERSIZE_HEADERS_IN_RESETS {
+                if !self.flood.reset(now) {
+                    return Err(Connection(ErrorCode::ENHANCE_YOUR_CALM, "header list too large"));
+                }
+            }
             return Err(Fault::Stream(id, ErrorCode::ENHANCE_YOUR_CALM));
         }
         let Some(head) = Head::request(fields) else {
@@ -476,9 +482,21 @@ impl Http2 {
             return Err(Connection(ErrorCode::FRAME_SIZE, "SETTINGS come in sixes"));
         }
         self.inbound.settings_seen = true;
+        let mut window = None;
         for [a, b, c, d, e, f] in settings {
             let value = u32::from_be_bytes([*c, *d, *e, *f]);
-            self.setting(u16::from_be_bytes([*a, *b]), value)?;
+            match u16::from_be_bytes([*a, *b]) {
+                setting::INITIAL_WINDOW_SIZE if i64::from(value) > WINDOW_MAX => {
+                    let text = "INITIAL_WINDOW_SIZE too large";
+                    return Err(Connection(ErrorCode::FLOW_CONTROL, text));
+                }
+                // Only the last of a frame is seen by any stream, and only it costs a walk.
+                setting::INITIAL_WINDOW_SIZE => window = Some(i64::from(value)),
+                id => self.setting(id, value)?,
+            }
+        }
+        if let Some(window) = window {
+            self.initial_window(now, window)?;
         }
         self.output.small(frame::put_settings_ack);
         Ok(())
@@ -489,7 +507,6 @@ impl Http2 {
             setting::ENABLE_PUSH if value > 1 => {
                 Err(Connection(ErrorCode::PROTOCOL, "ENABLE_PUSH is 0 or 1"))
             }
-            setting::INITIAL_WINDOW_SIZE => self.initial_window(i64::from(value)),
             setting::MAX_FRAME_SIZE => {
                 if !(0x4000..=0x00ff_ffff).contains(&value) {
                     return Err(Connection(ErrorCode::PROTOCOL, "MAX_FRAME_SIZE out of range"));
@@ -502,13 +519,13 @@ impl Http2 {
         }
     }
 
-    fn initial_window(&mut self, window: i64) -> Checked {
-        if window > WINDOW_MAX {
-            return Err(Connection(ErrorCode::FLOW_CONTROL, "INITIAL_WINDOW_SIZE too large"));
-        }
+    fn initial_window(&mut self, now: MonoTime, window: i64) -> Checked {
         let change = window - std::mem::replace(&mut self.peer.initial_window, window);
         if change == 0 {
             return Ok(());
+        }
+        for _ in 0..self.streams.len() / WINDOW_CHANGES_PER_IDLE_FRAME {
+            self.idle_frame(now)?;
         }
         let mut waiting = Vec::new();
         for (id, stream) in &mut self.streams {

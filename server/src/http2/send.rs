@@ -89,6 +89,7 @@ impl Http2 {
             return Ok(());
         }
         stream.queued_bytes += size;
+        self.queued_bytes += size;
         let head = Bytes::copy_from_slice(head);
         stream.queue.push_back(Piece::Data { head, bytes, end });
         self.list(id);
@@ -109,11 +110,12 @@ impl Http2 {
         self.streams.get(&id).is_none_or(|stream| stream.queue.is_empty())
     }
 
-    /// Whether a producer may queue more on this stream; when not, the stream is named by a later
-    /// [`Http2::poll_output`]. A closed stream has room: sending on it says that it is gone.
-    pub fn has_room(&mut self, id: StreamId) -> bool {
+    /// Whether a producer may queue more on this stream, whose queue is to stay below `ahead_max`
+    /// bytes; when not, the stream is named by a later [`Http2::poll_output`]. A closed stream has
+    /// room: sending on it says that it is gone.
+    pub fn has_room(&mut self, id: StreamId, ahead_max: usize) -> bool {
         match self.streams.get_mut(&id) {
-            Some(stream) if stream.queued_bytes >= STREAM_AHEAD_BYTES_MAX => {
+            Some(stream) if stream.queued_bytes >= ahead_max => {
                 stream.wants_room = true;
                 false
             }
@@ -167,6 +169,7 @@ impl Http2 {
         self.output.small(|out| frame::put_goaway(out, last, code, text));
         self.life = Life::Ended(code);
         self.streams.clear();
+        self.queued_bytes = 0;
         self.ready.clear();
         self.starved.clear();
     }
@@ -236,6 +239,7 @@ impl Http2 {
         let signed = i64::try_from(size).expect("a frame has 24 bits");
         stream.send_window -= signed;
         stream.queued_bytes -= size;
+        self.queued_bytes -= size;
         self.send_window -= signed;
         let mut left = size;
         while let Some(Piece::Data { head, bytes, .. }) = stream.queue.front_mut() {

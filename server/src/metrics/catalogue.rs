@@ -10,6 +10,7 @@ use ringbolt_io::process::{self, Figures};
 use super::Metrics;
 use super::count::Histogram;
 use super::text::{Exposition, Kind, float};
+use crate::budget::OWNERS;
 use crate::config::gates::GATES;
 use crate::config::help::GO_VERSION;
 use crate::config::keyspace::Fsync;
@@ -348,14 +349,22 @@ fn ours(out: &mut Exposition, metrics: &Metrics, status: &Status) {
     gauge(out, "ringbolt_log_failed", "1 once a log write has failed.", failed);
 }
 
-/// Who is connected, and where that lives.
+/// Who is connected, where that lives, and what clients make the process hold.
 fn population(out: &mut Exposition, metrics: &Metrics) {
     let population = metrics.census.borrow().as_ref().map(|census| census()).unwrap_or_default();
+    let size = |number: usize| float(u64::try_from(number).unwrap_or(u64::MAX));
     let rows =
         [("home", population.connections_home), ("other shards", population.connections_away)];
     for (place, number) in rows {
         let help = "Connections of the keyspace, by where they live.";
-        let number = float(u64::try_from(number).unwrap_or(u64::MAX));
-        out.value(Kind::Gauge, "ringbolt_connections", help, &[("place", place)], number);
+        let labels = [("place", place)];
+        out.value(Kind::Gauge, "ringbolt_connections", help, &labels, size(number));
+    }
+    let help = "The keyspace's part of the memory budget.";
+    gauge(out, "ringbolt_memory_budget_bytes", help, size(population.budget_bytes));
+    for (owner, name) in OWNERS {
+        let help = "What clients make the process hold beside the store, by owner.";
+        let held = size(population.held[owner as usize]);
+        out.value(Kind::Gauge, "ringbolt_memory_held_bytes", help, &[("owner", name)], held);
     }
 }

@@ -20,6 +20,7 @@ use ringbolt_engine::watch::Hub;
 use ringbolt_proto::etcdserverpb::TxnResponse;
 use ringbolt_proto::etcdserverpb::response_op::Response;
 
+use crate::budget::Held;
 use crate::config::Config;
 use crate::config::gates::Gates;
 use crate::config::keyspace::{Fsync, Keyspace};
@@ -102,6 +103,10 @@ pub struct Population {
     pub connections_home: usize,
     /// Its connections on other shards.
     pub connections_away: usize,
+    /// Its part of the memory budget, on all shards.
+    pub budget_bytes: usize,
+    /// What its clients make the process hold.
+    pub held: Held,
 }
 
 /// What the replica's stage clock told.

@@ -3,22 +3,19 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use prost::{Message, encoding};
+use prost::Message;
 use ringbolt_engine::Reason;
 use ringbolt_engine::state::{Command, Reply, read, validate};
 use ringbolt_proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest,
-    PutResponse, RangeRequest, RangeResponse, RangeStreamResponse, TxnRequest, TxnResponse,
+    PutResponse, RangeRequest, RangeStreamResponse, TxnRequest, TxnResponse,
 };
 
+use super::list::{self, Listed};
 use super::{Keyspace, answer, request};
 use crate::connection::Call;
 use crate::error;
 use crate::grpc::Status;
-use crate::limits::RANGE_CHUNK_BYTES;
-
-/// Field number of `RangeResponse.kvs`.
-const RANGE_KVS_FIELD: u32 = 2;
 
 /// Asks the replica. A write whose deadline passes before it is proposed is dropped; once proposed
 /// it happens, whatever the client does.
@@ -128,60 +125,14 @@ pub(super) async fn range(keyspace: Rc<Keyspace>, mut call: Call) {
         if !range.serializable {
             barrier(&keyspace).await?;
         }
-        let mut response = read_in_steps(&keyspace, &range).await?;
+        let mut listed = list::read(&keyspace, range).await?;
         keyspace.counts.ranges.increment();
-        keyspace.complete(&mut response.header);
-        Ok::<RangeResponse, Status>(response)
+        keyspace.complete(&mut listed.response.header);
+        Ok::<Listed, Status>(listed)
     };
     match result.await {
-        Ok(response) if response.kvs.len() > 1 => answer_in_chunks(call, response).await,
-        result => answer(call, result),
-    }
-}
-
-/// Sends a list without ever holding its encoded form: the key-values share the store's bytes and
-/// are encoded piece by piece as flow control has room.
-async fn answer_in_chunks(call: Call, response: RangeResponse) {
-    let size = response.encoded_len();
-    if size <= RANGE_CHUNK_BYTES {
-        return answer(call, Ok(response));
-    }
-    let RangeResponse { header, kvs, more, count } = response;
-    let head = RangeResponse { header, ..RangeResponse::default() };
-    let tail = RangeResponse { more, count, ..RangeResponse::default() };
-    let mut kvs = kvs.into_iter();
-    let mut head = Some(head.encode_to_vec());
-    let mut tail = Some(tail.encode_to_vec());
-    let next = async || {
-        let mut chunk = head.take().unwrap_or_default();
-        while chunk.len() < RANGE_CHUNK_BYTES {
-            let Some(kv) = kvs.next() else {
-                chunk.extend(tail.take()?);
-                break;
-            };
-            encoding::message::encode(RANGE_KVS_FIELD, &kv, &mut chunk);
-        }
-        Some(Bytes::from(chunk))
-    };
-    // A client that goes away needs no answer.
-    let _ = call.responder.unary_chunks(size, next).await;
-}
-
-/// Reads a range in steps; between two of them writes and other reads have their turn.
-async fn read_in_steps(keyspace: &Keyspace, range: &RangeRequest) -> Result<RangeResponse, Status> {
-    let mut cursor = read::RangeCursor::unary(&keyspace.replica.state(), range).map_err(refused)?;
-    let mut kvs = Vec::new();
-    loop {
-        let step = cursor.step(&keyspace.replica.state(), read::Budget::STEP).map_err(refused)?;
-        match step {
-            read::Step::Last(last) if kvs.is_empty() => return Ok(last),
-            read::Step::Last(mut last) => {
-                kvs.append(&mut last.kvs);
-                return Ok(RangeResponse { kvs, ..last });
-            }
-            read::Step::More(more) => kvs.extend(more),
-        }
-        keyspace.io.yield_now().await;
+        Ok(listed) if listed.response.kvs.len() > 1 => list::answer(&keyspace, call, listed).await,
+        result => answer(call, result.map(|listed| listed.response)),
     }
 }
 

@@ -7,6 +7,7 @@ mod cluster;
 mod health;
 mod kv;
 mod lease;
+mod list;
 mod maintenance;
 mod watch;
 
@@ -27,6 +28,7 @@ use ringbolt_io::{Io, LocalTask};
 use ringbolt_proto::etcdserverpb::ResponseHeader;
 use ringbolt_proto::method::Name;
 
+use crate::budget::{Pressure, Share};
 use crate::connection::{Call, Service};
 use crate::grpc::{Code, Status, unmarshal};
 use crate::metrics::KeyCounts;
@@ -43,6 +45,8 @@ pub struct Keyspace {
     pub settings: Settings,
     /// Operations done for clients.
     pub counts: Rc<KeyCounts>,
+    /// What clients make this shard hold for the keyspace.
+    pub share: Rc<Share>,
     /// How many lease ids were chosen here.
     lease_ids: Cell<u64>,
 }
@@ -68,6 +72,7 @@ impl Keyspace {
         replica: Rc<Replica>,
         settings: Settings,
         counts: Rc<KeyCounts>,
+        share: Rc<Share>,
     ) -> Rc<Keyspace> {
         let hub = Rc::new(RefCell::new(Hub::new(replica.state().mvcc.revision())));
         let (shown, source) = (hub.clone(), Rc::downgrade(&replica));
@@ -76,7 +81,12 @@ impl Keyspace {
                 shown.borrow_mut().publish(&replica.state().mvcc);
             }
         });
-        Rc::new(Keyspace { io, replica, hub, settings, counts, lease_ids: Cell::new(0) })
+        Rc::new(Keyspace { io, replica, hub, settings, counts, share, lease_ids: Cell::new(0) })
+    }
+
+    /// Whether clients hold so much that less should be handed out at once.
+    fn is_tight(&self) -> bool {
+        self.share.pressure() >= Pressure::Tight
     }
 
     /// The current revision of the store.

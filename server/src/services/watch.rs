@@ -23,14 +23,19 @@ use ringbolt_proto::etcdserverpb::{
 };
 
 use super::Keyspace;
+use crate::budget::{Owner, Pressure, Share};
 use crate::connection::{Call, Gone, Requests, Responder};
 use crate::grpc::{Status, unmarshal};
-use crate::limits::{WATCH_RESPONSE_BYTES, WATCHERS_PER_STREAM_MAX};
+use crate::limits::{
+    WATCH_RESPONSE_BYTES, WATCH_RESPONSE_TIGHT_BYTES, WATCHER_BYTES, WATCHERS_PER_STREAM_MAX,
+};
 
 const NO_RANGE: &str = "mvcc: watcher range is empty";
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
 const TOO_MANY: &str = "ringbolt: too many watchers on one stream";
+
+const NO_MEMORY: &str = "ringbolt: memory budget of the server is used up";
 
 /// The watch id of answers that belong to no watcher.
 const NO_WATCH_ID: i64 = -1;
@@ -42,7 +47,11 @@ pub(super) async fn watch(keyspace: Rc<Keyspace>, call: Call) {
     let jitter = keyspace.io.random_u64() % (jitter_max_ns(interval) + 1);
     let mut stream = WatchStream {
         end: Rc::default(),
-        watchers: Watchers { hub: keyspace.hub.clone(), by_key: BTreeMap::new() },
+        watchers: Watchers {
+            hub: keyspace.hub.clone(),
+            share: keyspace.share.clone(),
+            by_key: BTreeMap::new(),
+        },
         ids: BTreeMap::new(),
         next_id: 0,
         progress_asked: false,
@@ -80,20 +89,37 @@ struct Watcher {
     fragment: bool,
     /// Whether an event left since the last progress tick.
     recent: bool,
+    /// What it is charged.
+    bytes: usize,
 }
 
 /// The watchers of a stream. However its task ends, they leave the hub with it.
 struct Watchers {
     hub: Rc<RefCell<Hub>>,
+    share: Rc<Share>,
     by_key: BTreeMap<WatcherKey, Watcher>,
 }
 
 impl Drop for Watchers {
     fn drop(&mut self) {
         let mut hub = self.hub.borrow_mut();
-        for key in self.by_key.keys() {
+        for (key, watcher) in &self.by_key {
             hub.cancel(*key);
+            self.share.recharge(Owner::Watchers, watcher.bytes, 0);
         }
+    }
+}
+
+impl Watchers {
+    fn insert(&mut self, key: WatcherKey, watcher: Watcher) {
+        self.share.recharge(Owner::Watchers, 0, watcher.bytes);
+        self.by_key.insert(key, watcher);
+    }
+
+    fn remove(&mut self, key: WatcherKey) -> Option<Watcher> {
+        let watcher = self.by_key.remove(&key)?;
+        self.share.recharge(Owner::Watchers, watcher.bytes, 0);
+        Some(watcher)
     }
 }
 
@@ -213,15 +239,14 @@ impl WatchStream {
         let start = (create.start_revision > 0).then_some(Revision(create.start_revision));
         let key = self.keyspace.hub.borrow_mut().create(&self.end, spec, start);
         self.ids.insert(id, key);
-        self.watchers.by_key.insert(
-            key,
-            Watcher {
-                id,
-                progress_notify: create.progress_notify,
-                fragment: create.fragment,
-                recent: false,
-            },
-        );
+        let watcher = Watcher {
+            id,
+            progress_notify: create.progress_notify,
+            fragment: create.fragment,
+            recent: false,
+            bytes: WATCHER_BYTES + create.key.len() + create.range_end.len(),
+        };
+        self.watchers.insert(key, watcher);
         let created = WatchResponse {
             header: Some(header),
             watch_id: id,
@@ -246,6 +271,9 @@ impl WatchStream {
         }
         if self.watchers.by_key.len() >= WATCHERS_PER_STREAM_MAX {
             return Err(TOO_MANY);
+        }
+        if self.keyspace.share.pressure() >= Pressure::Over {
+            return Err(NO_MEMORY);
         }
         Ok(range)
     }
@@ -273,7 +301,7 @@ impl WatchStream {
 
     async fn cancel(&mut self, id: i64) -> Result<(), End> {
         let Some(key) = self.ids.remove(&id) else { return Ok(()) };
-        self.watchers.by_key.remove(&key);
+        self.watchers.remove(key);
         self.keyspace.hub.borrow_mut().cancel(key);
         let canceled = WatchResponse {
             header: Some(self.keyspace.header()),
@@ -287,9 +315,11 @@ impl WatchStream {
     /// Pulls and sends for the watcher that has waited longest.
     async fn deliver_one(&mut self) -> Result<(), End> {
         let Some(key) = self.end.next_dirty() else { return Ok(()) };
+        let tight = self.keyspace.is_tight();
+        let most = if tight { WATCH_RESPONSE_TIGHT_BYTES } else { WATCH_RESPONSE_BYTES };
         let pulled = {
             let state = self.keyspace.replica.state();
-            self.keyspace.hub.borrow_mut().pull(key, &state.mvcc, WATCH_RESPONSE_BYTES)
+            self.keyspace.hub.borrow_mut().pull(key, &state.mvcc, most)
         };
         match pulled {
             Pull::Nothing => Ok(()),
@@ -325,7 +355,7 @@ impl WatchStream {
     }
 
     async fn send_compacted(&mut self, key: WatcherKey, revision: Revision) -> Result<(), End> {
-        let watcher = self.watchers.by_key.remove(&key).expect("only live watchers are pulled");
+        let watcher = self.watchers.remove(key).expect("only live watchers are pulled");
         self.ids.remove(&watcher.id);
         let compacted = WatchResponse {
             header: Some(self.keyspace.header_at(0)),

@@ -28,7 +28,7 @@ use ringbolt_io::{mailbox, process};
 use crate::config::keyspace::Fsync;
 use crate::config::notice::Notice;
 use crate::config::{Config, check};
-use crate::log;
+use crate::{budget, log};
 pub use directory::plain;
 use directory::{Found, Refusal};
 use limits::STOP_TIME_MAX;
@@ -149,18 +149,30 @@ fn prepare(config: &Config) -> Result<Found, Refusal> {
     Ok(found)
 }
 
+/// How many threads serve.
+fn shard_count(config: &Config) -> usize {
+    match (config.shards, process::cores()) {
+        // One core is left to the clients and to the kernel, unless a keyspace needs it.
+        (0, cores @ ..=2) => cores.min(config.keyspaces.len()).max(1),
+        (0, cores) => cores,
+        (asked, _) => asked,
+    }
+}
+
+/// One keyspace's part of the memory budget on one shard.
+fn share_bytes(config: &Config) -> usize {
+    let memory = process::memory_bytes().unwrap_or(0);
+    let all = budget::process_bytes(config.memory_budget_bytes, memory);
+    all / (shard_count(config) * config.keyspaces.len())
+}
+
 /// Starts the threads; returns how many.
 fn make_shards(
     config: &Config,
     command_line: &[String],
     reports: &Sender<Report>,
 ) -> Result<usize, String> {
-    let count = match (config.shards, process::cores()) {
-        // One core is left to the clients and to the kernel, unless a keyspace needs it.
-        (0, cores @ ..=2) => cores.min(config.keyspaces.len()).max(1),
-        (0, cores) => cores,
-        (asked, _) => asked,
-    };
+    let count = shard_count(config);
     for shard in 0..count {
         let keyspaces = (0..config.keyspaces.len()).filter(|index| index % count == shard);
         let plan = shard::Plan {

@@ -23,6 +23,7 @@ use super::limits::{ARRIVALS_MAX, DRAIN_STEP, DRAIN_TIME_MAX, ORDERS_WAITING_MAX
 use super::listen::{Bound, Connections, accept, bind};
 use super::spread::{Arrival, Guests, Place, Placement};
 use super::{Order, Report};
+use crate::budget::Share;
 use crate::config::keyspace::{DEFAULT_NAME, Fsync, Keyspace};
 use crate::config::url::Url;
 use crate::config::{Config, check};
@@ -247,9 +248,12 @@ async fn open(
     let parts = parts(io, plan, keyspace, &replica, &metrics);
     let away: Vec<Place> = places.iter().map(|place| join(&parts, index, place)).collect();
     let (here, home) = (connections.clone(), parts.home.clone());
+    let (share, away_count) = (parts.client.share.clone(), away.len());
     metrics.look_at(Box::new(move || Population {
         connections_home: here.open(),
         connections_away: home.connections_open(),
+        budget_bytes: share.bytes() * (away_count + 1),
+        held: std::array::from_fn(|owner| share.held()[owner] + home.held()[owner]),
     }));
     super::words::ready(&sockets.client, config);
     for (list, served, away) in [
@@ -322,7 +326,9 @@ fn parts(
         lease_ttl_min_s: ttl_min_s(config.cluster.election_timeout),
     };
     let counts = metrics.keys.clone();
-    let store = services::Keyspace::new(io.clone(), replica.clone(), settings, counts);
+    let share = Share::new(super::share_bytes(config));
+    let store =
+        services::Keyspace::new(io.clone(), replica.clone(), settings, counts, share.clone());
     let hub = store.hub.clone();
     let dispatcher = services::Dispatcher::new(store);
     let slow = config.warning_unary_request_duration;
@@ -343,6 +349,7 @@ fn parts(
         service,
         web: if with_web { web(Port::Client) } else { None },
         http2: http2_limits(config),
+        share,
         message_bytes_max: message_bytes_max(replica.config().max_request_bytes),
     };
     let plain = |port: Port| Parts { service: Rc::new(NoGrpc), web: web(port), ..client.clone() };

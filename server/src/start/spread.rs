@@ -9,6 +9,7 @@ use ringbolt_io::mailbox::{self, SendError};
 use ringbolt_io::{Detached, Io, Stream};
 
 use super::listen::Connections;
+use crate::budget::Share;
 use crate::config::Config;
 use crate::connection::relay::{Asked, Edge, Lane};
 use crate::connection::{Connection, Parts, PeerInfo, Web, message_bytes_max};
@@ -122,8 +123,9 @@ impl Guests {
                 Arrival::Lane { keyspace, asked } => {
                     let rpcs = Rpcs::new(config.metrics_extensive);
                     let slow = config.warning_unary_request_duration;
-                    let edge = Edge::open(&io, asked, rpcs, slow);
-                    let parts = guest_parts(&io, &config, &edge);
+                    let share = Share::new(super::share_bytes(&config));
+                    let edge = Edge::open(&io, asked, rpcs, share.clone(), slow);
+                    let parts = guest_parts(&io, &config, &edge, share);
                     let guest = Guest { edge, connections: Rc::default(), parts };
                     self.guests.borrow_mut().insert(keyspace, Rc::new(guest));
                 }
@@ -173,13 +175,14 @@ impl Guest {
 }
 
 /// What is served on connections of a keyspace whose home is elsewhere.
-fn guest_parts(io: &Io, config: &Config, edge: &Rc<Edge>) -> Parts {
+fn guest_parts(io: &Io, config: &Config, edge: &Rc<Edge>, share: Rc<Share>) -> Parts {
     let web: Rc<dyn Web> = Front::away(io, edge.clone());
     let request_bytes = usize::try_from(config.limits.max_request_bytes).unwrap_or(usize::MAX);
     Parts {
         service: edge.service(0),
         web: config.listen_client_http_urls.is_empty().then_some(web),
         http2: super::shard::http2_limits(config),
+        share,
         message_bytes_max: message_bytes_max(request_bytes),
     }
 }

@@ -15,6 +15,7 @@ use slab::Slab;
 
 use super::outbox::Outbox;
 use super::{Asked, Asking, CARRIED_FIELDS, CallId, ConnectionId, Told};
+use crate::budget::{Pressure, Share};
 use crate::connection::{Call, CallEvent, Metadata, Requests, Responder, Service};
 use crate::error;
 use crate::grpc::Code;
@@ -31,6 +32,9 @@ pub struct Edge {
     out: Rc<Outbox<Asked>>,
     calls: RefCell<Slab<Entry>>,
     rpcs: Rpcs,
+    share: Rc<Share>,
+    /// What the home knows.
+    tight: Cell<bool>,
     slow: Duration,
     /// The home has gone.
     orphaned: Cell<bool>,
@@ -60,7 +64,13 @@ struct Flow {
 impl Edge {
     /// Joins a shard to the home of a keyspace, whose mailbox is `asked`.
     #[must_use]
-    pub fn open(io: &Io, asked: mailbox::Sender<Asked>, rpcs: Rpcs, slow: Duration) -> Rc<Edge> {
+    pub fn open(
+        io: &Io,
+        asked: mailbox::Sender<Asked>,
+        rpcs: Rpcs,
+        share: Rc<Share>,
+        slow: Duration,
+    ) -> Rc<Edge> {
         let (sender, mail) = mailbox::mailbox(io, RELAY_MAILBOX_MAX);
         let out = Outbox::new(io, asked);
         out.push(Asked::Here(sender));
@@ -69,6 +79,8 @@ impl Edge {
             out,
             calls: RefCell::default(),
             rpcs,
+            share,
+            tight: Cell::new(false),
             slow,
             orphaned: Cell::new(false),
         });
@@ -99,8 +111,19 @@ impl Edge {
 
     /// Ends the calls that are left and lets the home go.
     pub fn close(&self) {
-        self.out.push(Asked::Counts(Box::new(self.rpcs.take())));
+        self.tell_counts();
         self.out.close();
+    }
+
+    fn tell_counts(&self) {
+        self.out.push(Asked::Counts(Box::new(self.rpcs.take()), self.share.held()));
+    }
+
+    fn tell_tightness(&self) {
+        let tight = self.share.pressure() >= Pressure::Tight;
+        if self.tight.replace(tight) != tight {
+            self.out.push(Asked::Tight(tight));
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -145,7 +168,7 @@ impl Edge {
                     promise.fulfil(*answer);
                 }
             }
-            Told::Count => self.out.push(Asked::Counts(Box::new(self.rpcs.take()))),
+            Told::Count => self.tell_counts(),
         }
     }
 
@@ -178,6 +201,7 @@ async fn listen(edge: Rc<Edge>, mail: mailbox::Receiver<Told>) {
         for told in batch.drain(..) {
             edge.take(told);
         }
+        edge.tell_tightness();
     }
     edge.orphaned.set(true);
     let left: Vec<Entry> = edge.calls.borrow_mut().drain().collect();
@@ -334,6 +358,7 @@ impl Service for EdgeService {
     }
 
     fn observe(&self, event: &CallEvent<'_>) {
+        self.edge.tell_tightness();
         self.edge.rpcs.observe(event);
         warn_if_slow(event, self.edge.slow);
     }

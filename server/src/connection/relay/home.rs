@@ -12,11 +12,15 @@ use ringbolt_proto::method::Mode;
 
 use super::outbox::Outbox;
 use super::{Asked, Asking, CallId, ConnectionId, Told};
+use crate::budget::Held;
 use crate::connection::link::Waiters;
 use crate::connection::{Call, Gone, Metadata, PeerInfo, Requests, Responder, Service};
 use crate::grpc::{Code, Status};
 use crate::http1::Desk;
-use crate::limits::{RELAY_BATCH_MAX, RELAY_MAILBOX_MAX, RELAY_PIECES_MAX, STREAM_AHEAD_BYTES_MAX};
+use crate::limits::{
+    RELAY_BATCH_MAX, RELAY_MAILBOX_MAX, RELAY_PIECES_MAX, STREAM_AHEAD_BYTES_MAX,
+    STREAM_AHEAD_TIGHT_BYTES,
+};
 use crate::metrics::rpc::Rpcs;
 
 /// A keyspace that other shards have connections of.
@@ -39,6 +43,10 @@ pub struct Lane {
     peers: RefCell<BTreeMap<ConnectionId, Rc<PeerInfo>>>,
     next_connection: Cell<ConnectionId>,
     counting: RefCell<VecDeque<Promise<()>>>,
+    /// Memory is tight on the other shard.
+    tight: Cell<bool>,
+    /// What its share held when it was last counted.
+    held: Cell<Held>,
     over: Cell<bool>,
 }
 
@@ -63,6 +71,8 @@ impl Home {
             peers: RefCell::default(),
             next_connection: Cell::new(0),
             counting: RefCell::default(),
+            tight: Cell::new(false),
+            held: Cell::default(),
             over: Cell::new(false),
         });
         self.lanes.borrow_mut().push(Rc::downgrade(&lane));
@@ -80,6 +90,13 @@ impl Home {
     #[must_use]
     pub fn connections_open(&self) -> usize {
         self.lanes().iter().map(|lane| lane.connections_open()).sum()
+    }
+
+    /// What the shares of other shards held at the last `gather`.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let lanes = self.lanes();
+        std::array::from_fn(|owner| lanes.iter().map(|lane| lane.held.get()[owner]).sum())
     }
 
     /// Whether a lane still leads somewhere.
@@ -174,8 +191,10 @@ impl Lane {
                     lane.tell(Told::Web(call, Box::new(answer)));
                 });
             }
-            Asked::Counts(counts) => {
+            Asked::Tight(tight) => self.tight.set(tight),
+            Asked::Counts(counts, held) => {
                 self.rpcs.absorb(&counts);
+                self.held.set(held);
                 let promise = self.counting.borrow_mut().pop_front();
                 if let Some(promise) = promise {
                     promise.fulfil(());
@@ -293,7 +312,9 @@ impl FarCall {
     /// Whether a piece may be sent now.
     pub fn has_room(&self) -> bool {
         let (bytes, pieces) = self.ahead.get();
-        bytes < STREAM_AHEAD_BYTES_MAX && pieces < RELAY_PIECES_MAX
+        let tight = self.lane.tight.get();
+        let most = if tight { STREAM_AHEAD_TIGHT_BYTES } else { STREAM_AHEAD_BYTES_MAX };
+        bytes < most && pieces < RELAY_PIECES_MAX
     }
 
     /// Sends payload; with `total`, the first piece of a message of that size.

@@ -28,6 +28,7 @@ pub use self::edge::{Edge, EdgeService};
 pub(super) use self::home::FarCall;
 pub use self::home::{Home, Lane};
 
+use crate::budget::Held;
 use crate::grpc::{Code, Status};
 use crate::http1::answer::Answer;
 use crate::http1::parse::Request;
@@ -70,8 +71,10 @@ pub enum Asked {
     Room(CallId, usize, usize),
     /// A request that is not gRPC.
     Web(CallId, Box<Request>),
-    /// The answer to [`Told::Count`]: everything counted since the last time.
-    Counts(Box<Rpcs>),
+    /// The answer to [`Told::Count`]: everything counted since the last time, and what is held.
+    Counts(Box<Rpcs>, Held),
+    /// Whether memory has become tight where the connections are.
+    Tight(bool),
     /// A connection has ended.
     Closed(ConnectionId),
 }

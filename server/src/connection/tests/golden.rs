@@ -21,6 +21,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::client::Client;
 use super::{MESSAGE_BYTES_MAX, PORT};
+use crate::budget::Share;
 use crate::connection::{Connection, Parts, PeerInfo};
 use crate::metrics::KeyCounts;
 use crate::services::{Dispatcher, Keyspace, Settings};
@@ -78,10 +79,17 @@ async fn member(io: ringbolt_io::Io, address: ringbolt_io::Address) {
     };
     let counts = Rc::new(KeyCounts::default());
     let parts = Parts {
-        service: Dispatcher::new(Keyspace::new(io.clone(), replica, settings, counts)),
+        service: Dispatcher::new(Keyspace::new(
+            io.clone(),
+            replica,
+            settings,
+            counts,
+            Share::new(64 << 20),
+        )),
         web: None,
         http2: crate::http2::Limits::default(),
         message_bytes_max: MESSAGE_BYTES_MAX,
+        share: Share::new(64 << 20),
     };
     let listener = io.listen(&address, &ListenHow::default()).expect("a free port");
     let (stream, peer) = listener.accept().await.expect("a connection");

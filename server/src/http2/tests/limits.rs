@@ -68,6 +68,47 @@ fn control_floods() {
     }
 }
 
+/// Changes of the initial window walk over the open streams: with many open, few are taken. Those
+/// of one frame count once, however many it holds.
+#[test]
+fn window_changes_over_many_streams() {
+    let (mut http, mut client) = greeted();
+    for index in 0..10_000 {
+        client.post(1 + 2 * index);
+        client.send(&mut http, NOW);
+    }
+    let changes: Vec<(u16, u32)> =
+        (0..2_700).map(|index| (setting::INITIAL_WINDOW_SIZE, 1_000 + index % 2)).collect();
+    let mut taken = 0;
+    while http.ended_by().is_none() {
+        taken += 1;
+        client.settings(&changes[..changes.len() - taken % 2]);
+        client.send(&mut http, NOW);
+    }
+    assert_eq!(http.ended_by(), CALM);
+    assert!((50..500).contains(&taken), "{taken} walks over 10 000 streams");
+}
+
+/// Header lists above the limit cost much and are never sent in good faith: few end a connection.
+#[test]
+fn oversize_header_lists() {
+    let (mut http, mut client) = greeted();
+    let block = [GET, &b"\x00\x01a\x00".repeat(14_000)].concat();
+    let mut count = 0;
+    while http.ended_by().is_none() && count < 100 {
+        let mut chunks = block.chunks(16_000);
+        client.frame(kind::HEADERS, 0, 1 + 2 * count, chunks.next().unwrap());
+        for chunk in chunks {
+            let last = chunk.len() < 16_000;
+            client.frame(kind::CONTINUATION, if last { 4 } else { 0 }, 1 + 2 * count, chunk);
+        }
+        client.send(&mut http, NOW);
+        count += 1;
+    }
+    assert_eq!(http.ended_by(), CALM);
+    assert!((2..10).contains(&count), "{count} oversize lists");
+}
+
 /// The third ping that comes too early ends the connection with etcd's text; pings that follow
 /// answers are free.
 #[test]

@@ -104,7 +104,7 @@ fn output_is_bounded() {
     client.send(&mut http, NOW);
     let (one, mut sent, mut written) = (StreamId(1), 0, 0);
     while written < 50_000_000 {
-        while http.has_room(one) {
+        while http.has_room(one, STREAM_AHEAD_BYTES_MAX) {
             http.send_data(one, b"", payload(30_000), false).unwrap();
             sent += 30_000;
         }
