@@ -57,7 +57,7 @@ impl Quiet {
     pub fn start(server: &Server) -> Result<Quiet, String> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, process) = (stop.clone(), server.id());
-        let mut wire = Wire::hello(server)?;
+        let mut wire = Wire::wide(server)?;
         let thread = spawn(move || {
             let mut sight = Sight::default();
             let mut stream = 1;
