@@ -386,6 +386,8 @@ impl Near {
         if !head.is_empty() {
             self.count_sent(size);
         }
+        // The writer may be waiting for the socket: what is queued meanwhile is held all the same.
+        self.link.account();
         self.link.output.ring();
         Ok(())
     }

@@ -163,6 +163,10 @@ fn body(request: &Request, bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, u16
     if lengths.any(|(_, value)| Some(value) != length) {
         return Err(400);
     }
+    // Two of them mean different ends to different readers: a request could hide in the body.
+    if request.fields.iter().filter(|(name, _)| name == "transfer-encoding").count() > 1 {
+        return Err(400);
+    }
     match (request.field("transfer-encoding"), length) {
         (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => chunked(bytes),
         (Some(_), None) => Err(501),
@@ -294,6 +298,11 @@ mod tests {
             (
                 "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
                  Content-Length: 1\r\n\r\n",
+                400,
+            ),
+            (
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+                 Transfer-Encoding: identity\r\n\r\n0\r\n\r\n",
                 400,
             ),
             ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),

@@ -8,6 +8,7 @@
 //! client has read it all, its call ends as `compacted`.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use prost::{Message, encoding};
@@ -17,6 +18,7 @@ use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse};
 use ringbolt_proto::mvccpb::KeyValue;
 
 use super::{Keyspace, answer as answer_whole};
+use crate::budget::{Owner, Share};
 use crate::connection::Call;
 use crate::error::status_of;
 use crate::grpc::Status;
@@ -26,6 +28,9 @@ use crate::limits::{
 
 /// Field number of `RangeResponse.kvs`.
 const RANGE_KVS_FIELD: u32 = 2;
+
+/// What a key-value of a list is charged: its own table, not the bytes it shares with the store.
+const KV_BYTES: usize = size_of::<KeyValue>();
 
 /// What a range found.
 pub(super) struct Listed {
@@ -93,6 +98,7 @@ pub(super) async fn answer(keyspace: &Keyspace, call: Call, listed: Listed) {
     if size <= RANGE_CHUNK_BYTES {
         return answer_whole(call, Ok(response));
     }
+    let _held = Held::charge(keyspace, response.kvs.len() * KV_BYTES);
     let RangeResponse { header, kvs, more, count } = response;
     let head = RangeResponse { header, ..RangeResponse::default() };
     let tail = RangeResponse { more, count, ..RangeResponse::default() };
@@ -120,6 +126,25 @@ pub(super) async fn answer(keyspace: &Keyspace, call: Call, listed: Listed) {
     };
     // A client that goes away needs no answer.
     let _ = call.responder.unary_chunks(size, next).await;
+}
+
+/// What a list is charged while it is sent.
+struct Held {
+    share: Rc<Share>,
+    bytes: usize,
+}
+
+impl Held {
+    fn charge(keyspace: &Keyspace, bytes: usize) -> Held {
+        keyspace.share.recharge(Owner::Calls, 0, bytes);
+        Held { share: keyspace.share.clone(), bytes }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.share.recharge(Owner::Calls, self.bytes, 0);
+    }
 }
 
 impl Rest {
@@ -166,7 +191,6 @@ fn next_key(key: &[u8]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::rc::Rc;
     use std::time::Duration;
 
     use ringbolt_engine::replica::{Mode, Replica, ReplicaConfig};
@@ -176,7 +200,6 @@ mod tests {
     use ringbolt_proto::etcdserverpb::{CompactionRequest, PutRequest};
 
     use super::*;
-    use crate::budget::{Owner, Share};
     use crate::metrics::KeyCounts;
     use crate::services::Settings;
 

@@ -33,7 +33,7 @@ struct Options {
     #[arg(long)]
     server: PathBuf,
     /// Flags for it.
-    #[arg(long, allow_hyphen_values = true, default_value = "--memory-budget=134217728")]
+    #[arg(long, allow_hyphen_values = true, default_value = "--io-engine=auto")]
     flags: String,
     /// Where it may put its data.
     #[arg(long)]
@@ -59,7 +59,7 @@ fn run(options: &Options) -> Result<bool, String> {
     let mut server = Server::start(&options.server, &options.directory, &flags)?;
     let mut table = Table::new();
     table.set_header([
-        "attack", "limit", "answer", "grew MiB", "puts", "p50 µs", "p99 µs", "slowest",
+        "attack", "limit", "answer", "grew MiB", "puts", "refused", "p50 µs", "p99 µs", "slowest",
     ]);
     let quiet = Quiet::start(&server)?;
     sleep(QUIET_TIME);
@@ -109,6 +109,9 @@ fn judge(
         let (grown, most) = (grown >> 20, attack.growth_bytes_max >> 20);
         failures.push(format!("{name}: the server grew by {grown} MiB, {most} are allowed"));
     }
+    if sight.turned_away > 0 && !attack.fills_budget {
+        failures.push(format!("{name}: {} quiet puts were turned away", sight.turned_away));
+    }
     if let Some(failure) = &sight.failure {
         failures.push(format!("{name}: the quiet client failed: {failure}"));
     }
@@ -127,6 +130,7 @@ fn row(name: &str, limit: &str, answer: &str, grown: u64, sight: &Sight) -> Vec<
         answer.chars().take(90).collect(),
         (grown >> 20).to_string(),
         sight.times_us.len().to_string(),
+        sight.turned_away.to_string(),
         sight.percentile(0.5).to_string(),
         sight.percentile(0.99).to_string(),
         slowest.to_string(),

@@ -36,6 +36,7 @@ pub fn attacks() -> Vec<Attack> {
         name,
         limit,
         growth_bytes_max: megabytes << 20,
+        fills_budget: false,
         run,
     };
     vec![

@@ -17,7 +17,13 @@ const BATCH: usize = 1000;
 /// The floods.
 #[must_use]
 pub fn attacks() -> Vec<Attack> {
-    let attack = |name, limit, run| Attack { name, limit, growth_bytes_max: GROWTH_BYTES, run };
+    let attack = |name, limit, run| Attack {
+        name,
+        limit,
+        growth_bytes_max: GROWTH_BYTES,
+        fills_budget: false,
+        run,
+    };
     vec![
         attack("rapid-reset", "RESETS_BURST, RESETS_PER_S", rapid_reset),
         attack("made-you-reset", "RESETS_BURST, RESETS_PER_S", made_you_reset),

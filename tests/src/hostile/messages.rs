@@ -21,7 +21,13 @@ const KEY_BYTES: usize = 1024;
 /// The attacks of this file.
 #[must_use]
 pub fn attacks() -> Vec<Attack> {
-    let attack = |name, limit, growth_bytes_max, run| Attack { name, limit, growth_bytes_max, run };
+    let attack = |name, limit, growth_bytes_max, run| Attack {
+        name,
+        limit,
+        growth_bytes_max,
+        fills_budget: name == "many-watches",
+        run,
+    };
     vec![
         attack("nested-txn", "the decoder's depth, --max-txn-ops", GROWTH_BYTES, nested_txn),
         attack("huge-keys", "--max-request-bytes", GROWTH_BYTES, huge_keys),

@@ -19,6 +19,8 @@ pub struct Attack {
     pub limit: &'static str,
     /// The most the server may grow by while it lasts.
     pub growth_bytes_max: u64,
+    /// It fills the memory budget: quiet puts may be turned away, in etcd's words.
+    pub fills_budget: bool,
     /// Does it; gives one line of what came back, or what should have.
     pub run: fn(&Server) -> Result<String, String>,
 }

@@ -23,6 +23,8 @@ pub struct Sight {
     pub times_us: Vec<u64>,
     /// The first put that failed.
     pub failure: Option<String>,
+    /// Puts that were turned away because memory was short.
+    pub turned_away: usize,
     /// The most memory the server had.
     pub resident_bytes_max: u64,
 }
@@ -63,9 +65,13 @@ impl Quiet {
             let mut stream = 1;
             while !stopped.load(Ordering::Relaxed) {
                 let began = Instant::now();
-                if let Err(error) = put(&mut wire, stream) {
-                    sight.failure.get_or_insert(error);
-                    break;
+                match put(&mut wire, stream) {
+                    Ok(()) => {}
+                    Err(error) if error.contains("too many requests") => sight.turned_away += 1,
+                    Err(error) => {
+                        sight.failure.get_or_insert(error);
+                        break;
+                    }
                 }
                 sight.times_us.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
                 sight.resident_bytes_max = sight.resident_bytes_max.max(resident_bytes(process));
