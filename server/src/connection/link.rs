@@ -165,8 +165,8 @@ impl Link {
             let client_version = request.head.get("client-api-version").map(|value| &value[..]);
             self.parts.service.observe(&CallEvent::Started { method, client_version });
         }
-        // A head that is remembered costs nothing more.
-        let head_bytes = if Rc::strong_count(&request) > 1 { 0 } else { request.head.size() };
+        // Held by its reader and by us only; one that is remembered too costs nothing more.
+        let head_bytes = if Rc::strong_count(&request) > 2 { 0 } else { request.head.size() };
         let slot = Rc::new(Slot {
             id,
             request,

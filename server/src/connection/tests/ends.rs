@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::setting;
 use crate::grpc::Code;
 use crate::http2::frame::kind;
+use crate::limits::HEADS_PER_CONNECTION_BYTES_MAX;
 
 /// A deadline that passes ends the call from the server's side, and the service hears of it.
 #[test]
@@ -137,4 +138,27 @@ fn other_protocols() {
         let passed_on = if expected.is_empty() { "" } else { text };
         assert_eq!(*seen.http1.borrow(), passed_on.as_bytes());
     }
+}
+
+/// Open calls with large heads, none of which is remembered: above the limit they are refused one
+/// by one, and what is charged is what is held.
+#[test]
+fn large_heads_of_open_calls() {
+    let setting = setting();
+    let connections = setting.connections.clone();
+    setting.run(move |client| async move {
+        let mut client = client.hello();
+        let count = HEADS_PER_CONNECTION_BYTES_MAX / 15_000 + 20;
+        for index in 0..u32::try_from(count).expect("small") {
+            let value = format!("{index:015000}");
+            client.call(1 + 2 * index, "KV/Put", &[("x-large", &value)]);
+            if index % 50 == 0 {
+                client.flush().await;
+            }
+        }
+        let refused = 1 + 2 * u32::try_from(count - 1).expect("small");
+        assert_eq!(client.answer(refused).await.reset, Some(11));
+        let open = connections.borrow()[0].calls_open();
+        assert!((count - 40..count).contains(&open), "{open} of {count}");
+    });
 }
