@@ -43,7 +43,7 @@ pub fn attacks() -> Vec<Attack> {
         // The keys themselves take room too; the growth of the next two is the clients' alone.
         attack("fill", "none: it writes what is listed next", 1_024, fill),
         attack("slow-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 64, slow_listers),
-        attack("silent-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 64, silent_listers),
+        attack("silent-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 192, silent_listers),
         attack("silent-watchers", "--memory-budget", 256, silent_watchers),
         attack("idle-connections", "the limit of open files", 477, idle_connections),
         attack("idle-watchers", "the limit of open files", 477, idle_watchers),
