@@ -4,6 +4,8 @@
 //! sim --seed 7                     one run
 //! sim --seeds 1..200 --minutes 3   many runs, as many as begin within three minutes
 //! sim --seed 7 --twice             and again, to see the same trace
+//! sim --seed 7 --faults power,slow only with these kinds of faults
+//! sim --hours 500                  runs until so many simulated hours have passed
 //! sim --crash-points 20000         a crash at every operation, until there were so many
 //! sim --seed 12 --crash-at 31 --kind power --mode safe   one crash point again
 //! ```
@@ -15,11 +17,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
 use ringbolt_io::sim::CrashKind;
+use tests::sim::faults::{Coverage, FaultSet};
 use tests::sim::points::{Point, crash_at};
 use tests::sim::replica::Ours;
 use tests::sim::run::{Options, Report, simulate};
+use tests::sim::shrink::shrink;
 use tests::sim::store::Mode;
+
+/// What replays a run, before its arguments.
+const COMMAND: &str = "cargo run -p tests --release --bin sim --";
 
 /// Simulates the engine under crashes and faults, and judges what it promises.
 #[derive(Parser, Clone)]
@@ -39,9 +47,15 @@ struct Arguments {
     /// Runs each seed again and compares the traces.
     #[arg(long)]
     twice: bool,
-    /// Leaves disk faults out.
+    /// Begins no run after so many simulated hours, and shows how far it is.
     #[arg(long)]
-    no_faults: bool,
+    hours: Option<u64>,
+    /// Kinds of faults, with commas, or `none`; without it each seed draws its own.
+    #[arg(long, value_parser = FaultSet::parse)]
+    faults: Option<FaultSet>,
+    /// Reports a failure as it is, without looking for a smaller run that fails.
+    #[arg(long)]
+    no_shrink: bool,
     /// Enumerates crashes at every operation until there were so many.
     #[arg(long)]
     crash_points: Option<u64>,
@@ -87,14 +101,46 @@ impl Total {
         sum.events += report.events;
         sum.checks += report.checks;
         sum.crashes += report.crashes;
+        sum.coverage.add(&report.coverage);
         sum.trace_hash ^= report.trace_hash;
         if let Some(failure) = &report.failure {
             self.failures.fetch_add(1, Ordering::Relaxed);
-            println!(
-                "FAILED: {failure}\nreplay: cargo run -p tests --release --bin sim -- {replay}\n"
-            );
+            println!("FAILED: {failure}\nreplay: {COMMAND} {replay}\n");
             self.stop.store(!keep_going, Ordering::Relaxed);
         }
+    }
+}
+
+impl Total {
+    /// Whole simulated hours so far.
+    fn hours(&self) -> u64 {
+        self.sum.lock().unwrap_or_else(PoisonError::into_inner).span.as_secs() / 3600
+    }
+}
+
+/// A bar on a terminal, elsewhere a line now and then, until the hours have passed.
+fn show_progress(total: &Total, hours: u64) {
+    let bar = ProgressBar::new(hours * 3600);
+    let style = "{bar:40} {msg} simulated hours, {elapsed} passed, {eta} left";
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar()));
+    let mut waits = 0u64;
+    loop {
+        let (runs, span) = {
+            let sum = total.sum.lock().unwrap_or_else(PoisonError::into_inner);
+            (total.runs.load(Ordering::Relaxed), sum.span)
+        };
+        let tenths = span.as_secs() / 360;
+        if span.as_secs() >= hours * 3600 || total.stop.load(Ordering::Relaxed) {
+            bar.finish_and_clear();
+            return;
+        }
+        bar.set_position(span.as_secs());
+        bar.set_message(format!("{}.{} of {hours}", tenths / 10, tenths % 10));
+        if bar.is_hidden() && waits.is_multiple_of(60) {
+            println!("{}.{} of {hours} simulated hours, {runs} runs", tenths / 10, tenths % 10);
+        }
+        waits += 1;
+        thread::sleep(Duration::from_secs(1));
     }
 }
 
@@ -105,18 +151,25 @@ fn main() -> ExitCode {
     let (from, to) = match (arguments.seed, arguments.seeds) {
         (Some(seed), _) => (seed, seed + 1),
         (None, Some(seeds)) => seeds,
-        (None, None) if arguments.crash_points.is_some() => (1, u64::MAX),
+        (None, None) if arguments.crash_points.is_some() || arguments.hours.is_some() => {
+            (1, u64::MAX)
+        }
         (None, None) => (1, 2),
     };
     let end = arguments.minutes.map(|minutes| begin + Duration::from_secs(60 * minutes));
     let next = AtomicU64::new(from);
     thread::scope(|scope| {
+        if let Some(hours) = arguments.hours {
+            let total = &total;
+            scope.spawn(move || show_progress(total, hours));
+        }
         for _ in 0..arguments.threads.max(1) {
             scope.spawn(|| {
                 while !total.stop.load(Ordering::Relaxed) {
                     let late = end.is_some_and(|end| Instant::now() >= end);
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if late || seed >= to || !one_seed(seed, &arguments, &total) {
+                    let done = arguments.hours.is_some_and(|hours| total.hours() >= hours);
+                    if late || done || seed >= to || !one_seed(seed, &arguments, &total) {
                         return;
                     }
                 }
@@ -162,7 +215,7 @@ fn random(seed: u64, arguments: &Arguments, total: &Total) {
         seed,
         span: Duration::from_secs(arguments.span_s),
         modes: modes(arguments),
-        faults: !arguments.no_faults,
+        faults: arguments.faults,
     };
     let mut report = simulate::<Ours>(&options);
     if arguments.twice && report.failure.is_none() {
@@ -172,19 +225,40 @@ fn random(seed: u64, arguments: &Arguments, total: &Total) {
             report.failure = Some(format!("two runs, two traces: {first:016x}, {again:016x}"));
         }
     }
-    let mode = arguments.mode.as_ref().map(|mode| format!(" --mode {mode}")).unwrap_or_default();
-    let faults = if arguments.no_faults { " --no-faults" } else { "" };
-    let replay = format!("--seed {seed} --span-s {}{mode}{faults}", arguments.span_s);
+    let mut replay = replay_of(&options);
+    if report.failure.is_some() && !arguments.no_shrink && !arguments.twice {
+        let small = shrink(&options, |smaller| simulate::<Ours>(smaller).failure.is_some());
+        let failure = simulate::<Ours>(&small).failure.unwrap_or_default();
+        replay = format!("{replay}\nshrunk: {} {}\n  {failure}", COMMAND, replay_of(&small));
+    }
     total.add(&report, &replay, arguments.keep_going);
     if arguments.seed.is_some() {
-        println!("seed {seed}: trace {:016x}", report.trace_hash);
+        println!("seed {seed}: trace {:016x}, faults {}", report.trace_hash, options.faults());
+    }
+}
+
+/// The arguments of a run.
+fn replay_of(options: &Options) -> String {
+    let mode = match options.modes.as_ref().and_then(|modes| modes.first()) {
+        Some(mode) => format!(" --mode {}", name_of(*mode)),
+        None => String::new(),
+    };
+    let faults = options.faults.map(|faults| format!(" --faults {faults}")).unwrap_or_default();
+    format!("--seed {} --span-s {}{mode}{faults}", options.seed, options.span.as_secs())
+}
+
+fn name_of(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Safe => "safe",
+        Mode::NoFsync => "no-fsync",
+        Mode::Memory => "memory",
     }
 }
 
 /// Every crash point of one seed's life.
 fn enumerate(seed: u64, wanted: u64, arguments: &Arguments, total: &Total) -> bool {
-    let all = [Mode::Safe, Mode::Safe, Mode::NoFsync];
-    let drawn = all[usize::try_from(seed % 3).unwrap_or(0)];
+    let all = [Mode::Safe, Mode::NoFsync, Mode::Safe, Mode::NoFsync, Mode::Safe, Mode::Memory];
+    let drawn = all[usize::try_from(seed % 6).unwrap_or(0)];
     let mode = modes(arguments).map_or(drawn, |modes| modes[0]);
     for at in 1.. {
         for kind in [CrashKind::Power, CrashKind::Process] {
@@ -204,11 +278,7 @@ fn point(point: Point, arguments: &Arguments, total: &Total) -> bool {
     let (report, reached) = crash_at::<Ours>(point);
     let Point { seed, at, kind, mode } = point;
     let kind = if kind == CrashKind::Power { "power" } else { "process" };
-    let mode = match mode {
-        Mode::Safe => "safe",
-        Mode::NoFsync => "no-fsync",
-        Mode::Memory => "memory",
-    };
+    let mode = name_of(mode);
     let replay = format!("--seed {seed} --crash-at {at} --kind {kind} --mode {mode}");
     total.add(&report, &replay, arguments.keep_going);
     reached && report.failure.is_none()
@@ -236,4 +306,7 @@ fn report(total: &Total, took: Duration) {
         hours / (seconds / 60.0),
         sum.trace_hash
     );
+    if sum.coverage != Coverage::default() {
+        print!("{}", sum.coverage);
+    }
 }

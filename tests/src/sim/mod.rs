@@ -15,13 +15,19 @@
 //! - watchers: [`watches`],
 //! - leases: never ended early, never for ever, never back from the dead: [`leases`].
 //!
+//! - the state that is replayed from disk, hash by hash: [`audit`],
+//! - progress once faults are over: [`run`].
+//!
 //! Two ways to run: [`run`] crashes at random moments and faults at random operations; [`points`]
 //! enumerates a crash at every single operation of a short life.
 
+mod audit;
 pub mod claims;
 pub mod evaluate;
+pub mod faults;
 pub mod hashes;
 pub mod leases;
+mod lives;
 pub mod model;
 pub mod oracle;
 pub mod plain;
@@ -30,6 +36,7 @@ pub mod recovery;
 pub mod replica;
 pub mod request;
 pub mod run;
+pub mod shrink;
 pub mod site;
 pub mod store;
 #[cfg(test)]

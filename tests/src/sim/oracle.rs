@@ -13,7 +13,7 @@ use std::time::Duration;
 use ringbolt_engine::Reason;
 use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::{HashKvResponse, LeaseRevokeRequest, LeaseTimeToLiveResponse};
-use ringbolt_proto::mvccpb::Event;
+use ringbolt_proto::mvccpb::{Event, KeyValue};
 
 use super::evaluate::{Effect, evaluate};
 use super::hashes::hash_kv;
@@ -26,6 +26,9 @@ use super::store::Mode;
 /// A request that is no larger than this is never too large. The limit itself counts the encoding
 /// of the store.
 const REQUEST_BYTES_SURE: usize = 55 * 1024;
+
+/// What a version or a lease costs at most beside its bytes.
+const RECORD_BYTES_SURE: u64 = 512;
 
 /// A verdict: what cannot be.
 pub type Verdict = Result<(), String>;
@@ -119,6 +122,20 @@ impl Oracle {
     #[must_use]
     pub fn floor(&self) -> i64 {
         self.floor
+    }
+
+    /// Bytes a store may take at most for what it has to keep: history since the compaction, live
+    /// keys, leases, and what each costs beside its bytes.
+    #[must_use]
+    pub fn bytes_bound(&self) -> u64 {
+        let cost = |kv: &KeyValue| (kv.key.len() + kv.value.len()) as u64 + RECORD_BYTES_SURE;
+        let history = self.model.log(self.compacted_floor).flat_map(|(_, events)| events);
+        let history: u64 = history.filter_map(|event| event.kv.as_ref()).map(cost).sum();
+        // A read at the compacted revision itself is answered, too.
+        let live = |at: i64| self.model.state(at).iter().map(cost).sum::<u64>();
+        let live = live(self.compacted_floor) + live(self.model.revision());
+        let leases = self.leases.maybe_alive().count() as u64 * RECORD_BYTES_SURE;
+        history + live + leases + 64 * RECORD_BYTES_SURE
     }
 
     /// The highest compacted revision somebody was shown.

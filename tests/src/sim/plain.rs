@@ -54,10 +54,11 @@ pub enum Wrong {
     RefusesWithoutReason,
     HashIsWrong,
     LeaseKeysWrong,
+    WatchSilent,
 }
 
 /// Every way to be wrong, by the number of its store.
-pub const WRONGS: [Wrong; 22] = [
+pub const WRONGS: [Wrong; 23] = [
     Wrong::Nothing,
     Wrong::LosesAcknowledged,
     Wrong::ReadsThePast,
@@ -80,6 +81,7 @@ pub const WRONGS: [Wrong; 22] = [
     Wrong::RefusesWithoutReason,
     Wrong::HashIsWrong,
     Wrong::LeaseKeysWrong,
+    Wrong::WatchSilent,
 ];
 
 #[derive(Clone)]
@@ -126,6 +128,7 @@ pub struct PlainWatch<const WRONG: usize> {
     next: Cell<i64>,
     bell: Rc<Bell>,
     held: RefCell<Option<Message>>,
+    progress: Cell<i64>,
 }
 
 const WHOLE: &[u8] = &[0];
@@ -450,7 +453,14 @@ impl<const WRONG: usize> Store for Plain<WRONG> {
         let revision = self.revision();
         let next = Cell::new(start.unwrap_or(revision + 1));
         let held = RefCell::new(None);
-        let watch = PlainWatch { store: self.clone(), spec: spec.clone(), next, bell, held };
+        let watch = PlainWatch {
+            store: self.clone(),
+            spec: spec.clone(),
+            next,
+            bell,
+            held,
+            progress: Cell::new(0),
+        };
         (revision, watch)
     }
 
@@ -461,6 +471,18 @@ impl<const WRONG: usize> Store for Plain<WRONG> {
             }
             watch.bell.heard().await;
         }
+    }
+
+    fn hash(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    async fn audit(_: &Io, _: &Place, _: &BTreeMap<u64, u64>) -> Result<(), String> {
+        Ok(())
     }
 
     fn check(&self) {
@@ -493,6 +515,13 @@ impl<const WRONG: usize> PlainWatch<WRONG> {
             self.next.set(revision + 1);
             if !wanted.is_empty() {
                 return Some(self.tell(&contents.model, revision, wanted));
+            }
+        }
+        let revision = contents.model.revision();
+        if self.next.get() <= revision + 1 && self.progress.get() < revision {
+            self.progress.set(revision);
+            if !self.store.is(Wrong::WatchSilent) {
+                return Some(Message::Progress(revision));
             }
         }
         None

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ringbolt_io::sim::CrashKind;
 
+use super::faults::FaultSet;
 use super::run::{Report, Run, guarded};
 use super::site::{Load, Stage};
 use super::store::{Mode, Store};
@@ -35,8 +36,12 @@ pub fn crash_at<S: Store>(point: Point) -> (Report, bool) {
             think_us: 1_000,
             requests: Some(14),
             value_bytes_max: 6_000,
+            cancels: true,
+            slow_readers: false,
+            mute_watchers: 0,
         };
-        let mut run = Run::<S>::new(point.seed, Some(&[point.mode]), Some(load));
+        let modes = [point.mode];
+        let mut run = Run::<S>::new(point.seed, Some(&modes), Some(load), FaultSet::NONE);
         let outcome = through(&mut run, point, &mut reached);
         let outcome = outcome.and_then(|()| run.failure().map_or(Ok(()), Err));
         run.report(outcome)

@@ -71,7 +71,7 @@ impl Oracle {
     pub fn stored(&mut self, shown: &Stored, before: Ending, ended: MonoTime) -> Verdict {
         // What was shown before the crash has its owners; only the rest may have come after.
         self.settle()?;
-        let lossless = self.is_lossless(before);
+        let lossless = Oracle::is_lossless(self.mode, before);
         self.fence.allowed |= !lossless;
         if self.is_fenced(&shown.sight) {
             // A life before this one fenced and died before it served.
@@ -122,7 +122,7 @@ impl Oracle {
             return Err(difference(&state, &shown.state));
         }
         self.floor = self.floor.max(revision);
-        let lossless = self.is_lossless(before);
+        let lossless = Oracle::is_lossless(self.mode, before);
         self.leases.recovered(&shown.leases, shown.asked_at, lossless, self.election)?;
         // A fence is a write like any other: lost, it is made again.
         self.published.push((shown.sight.now, revision));
@@ -133,8 +133,8 @@ impl Oracle {
     }
 
     /// Whether nothing acknowledged may be missing after a life that ended so.
-    fn is_lossless(&self, before: Ending) -> bool {
-        match (before, self.mode) {
+    pub(super) fn is_lossless(mode: Mode, before: Ending) -> bool {
+        match (before, mode) {
             (Ending::Fresh, _) | (_, Mode::Safe) => true,
             (Ending::Closed | Ending::Killed, Mode::NoFsync) => true,
             (Ending::PowerLost, Mode::NoFsync) | (_, Mode::Memory) => false,

@@ -1,12 +1,15 @@
 //! The engine's replica as a store under test, with its watch hub beside it as a server has it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use prost::Message as _;
+use ringbolt_engine::lease::ttl_min_s;
 use ringbolt_engine::mvcc::{self, KeyRange};
 use ringbolt_engine::replica::{self, Replica, ReplicaConfig};
-use ringbolt_engine::state::{Command, Reply, State, read, validate};
+use ringbolt_engine::state::{Command, Reply, State, StateConfig, read, validate};
 use ringbolt_engine::wal::WalConfig;
 use ringbolt_engine::watch::{Hub, Pull, Spec, StreamEnd, WatcherKey, response};
 use ringbolt_engine::{Error, LeaseId, Reason, Revision};
@@ -17,6 +20,7 @@ use ringbolt_proto::etcdserverpb::{
 use ringbolt_proto::mvccpb::event::EventType;
 use ringbolt_proto::mvccpb::{Event, KeyValue};
 
+use super::audit;
 use super::oracle::Sight;
 use super::recovery::Stored;
 use super::request::{Failure, Outcome, Request, Response, header};
@@ -24,6 +28,8 @@ use super::store::{Message, Mode, Place, Store, WatchSpec};
 
 /// Bytes of events a watcher pulls at once: few, so that batches are cut often.
 const PULL_BYTES: usize = 2_000;
+/// How long a client waits for an event before it asks how far its watcher is.
+const PROGRESS_ASKED_AFTER: Duration = Duration::from_secs(1);
 /// Segments are small, so that a short life goes through several.
 const SEGMENT_BYTES: u64 = 160 * 1024;
 
@@ -37,6 +43,7 @@ pub struct Ours {
 
 /// One watcher of a hub, on a stream of its own.
 pub struct OurWatch {
+    io: Io,
     replica: Rc<Replica>,
     hub: Rc<RefCell<Hub>>,
     end: Rc<StreamEnd>,
@@ -219,7 +226,8 @@ impl Store for Ours {
         let header = self.revision();
         let key = self.hub.borrow_mut().create(&end, spec, start.map(Revision));
         let (replica, hub) = (self.replica.clone(), self.hub.clone());
-        (header, OurWatch { replica, hub, end, key, progress: Cell::new(0) })
+        let io = self.io.clone();
+        (header, OurWatch { io, replica, hub, end, key, progress: Cell::new(0) })
     }
 
     async fn next(watch: &Self::Watch) -> Message {
@@ -227,8 +235,34 @@ impl Store for Ours {
             if let Some(message) = watch.look() {
                 return message;
             }
-            watch.end.bell.heard().await;
+            // A client that hears nothing asks for progress.
+            watch.io.timeout(PROGRESS_ASKED_AFTER, watch.end.bell.heard()).await;
         }
+    }
+
+    fn hash(&self) -> Option<(u64, u64)> {
+        let state = self.replica.state();
+        Some((state.applied().0, state.rolling().value()))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.replica.state().size_bytes()
+    }
+
+    async fn audit(io: &Io, place: &Place, seen: &BTreeMap<u64, u64>) -> Result<(), String> {
+        let config = config(place);
+        let Some(mut wal) = config.wal.filter(|_| place.mode != Mode::Memory) else {
+            return Ok(());
+        };
+        wal.entry_bytes_max = wal.entry_bytes_max.max(2 * config.max_request_bytes);
+        let state = StateConfig {
+            max_txn_ops: config.max_txn_ops,
+            max_request_bytes: config.max_request_bytes,
+            quota_bytes: config.quota_bytes,
+            min_lease_ttl_s: ttl_min_s(place.election_timeout),
+            ..StateConfig::default()
+        };
+        audit::replay(io, place, (wal, state), seen).await.map(|_| ())
     }
 
     fn check(&self) {

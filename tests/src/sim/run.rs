@@ -4,8 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ringbolt_io::sim::{CrashKind, Damage, DiskFaults, MachineId, Rng, SimConfig, World};
+use ringbolt_io::sim::{CrashKind, DiskFaults, MachineId, Rng, SimConfig, World};
 
+use super::faults::{Coverage, Fault, FaultSet};
 use super::recovery::Ending;
 use super::site::{Load, Site, Stage};
 use super::store::{Mode, Place, Store};
@@ -20,8 +21,16 @@ pub struct Options {
     pub span: Duration,
     /// Modes of the keyspaces; `None` draws them.
     pub modes: Option<Vec<Mode>>,
-    /// Switches disk faults on.
-    pub faults: bool,
+    /// Kinds of faults; `None` draws them.
+    pub faults: Option<FaultSet>,
+}
+
+impl Options {
+    /// The kinds of faults of the run.
+    #[must_use]
+    pub fn faults(&self) -> FaultSet {
+        self.faults.unwrap_or_else(|| FaultSet::draw(self.seed))
+    }
 }
 
 /// How a run went.
@@ -43,6 +52,8 @@ pub struct Report {
     pub checks: u64,
     /// Processes killed and power cut.
     pub crashes: u64,
+    /// Which faults happened.
+    pub coverage: Coverage,
 }
 
 /// A world with one machine and its keyspaces.
@@ -53,15 +64,24 @@ pub(super) struct Run<S: Store> {
     pub(super) rng: Rng,
     pub(super) shards: usize,
     pub(super) crashes: u64,
+    pub(super) faults: FaultSet,
+    pub(super) coverage: Coverage,
 }
 
 const ELECTION: Duration = Duration::from_secs(1);
 /// Longer than a store may take to open, close or stop.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long clients go on without faults before the quiet: longer than the slowest one thinks.
+const PROGRESS_SPAN: Duration = Duration::from_secs(2);
 
 impl<S: Store> Run<S> {
     /// An empty machine and its keyspaces.
-    pub(super) fn new(seed: u64, modes: Option<&[Mode]>, load: Option<Load>) -> Run<S> {
+    pub(super) fn new(
+        seed: u64,
+        modes: Option<&[Mode]>,
+        load: Option<Load>,
+        faults: FaultSet,
+    ) -> Run<S> {
         super::plain::empty_vault();
         let mut rng = Rng::new(seed ^ 0x0072_696e_6762_6f6c);
         let sector_bytes = if rng.coin() { 512 } else { 4096 };
@@ -70,8 +90,9 @@ impl<S: Store> Run<S> {
         let machine = world.add_machine();
         world.make_dir(machine, "/data".as_ref());
         let all = [Mode::Safe, Mode::Safe, Mode::NoFsync, Mode::Memory];
-        let drawn = [Mode::Safe, all[rng.index(all.len())]];
-        let modes = modes.unwrap_or(&drawn);
+        let drawn = [Mode::Safe, all[rng.index(all.len())], all[rng.index(all.len())]];
+        let count = 1 + rng.index(drawn.len());
+        let modes = modes.unwrap_or(&drawn[..count]);
         let mut sites = Vec::new();
         for (number, mode) in modes.iter().enumerate() {
             let name = ["default", "events", "third"][number];
@@ -81,11 +102,12 @@ impl<S: Store> Run<S> {
                 flush_interval: Duration::from_millis(rng.between((20, 300))),
                 election_timeout: ELECTION,
             };
-            let load = load.clone().unwrap_or_else(|| draw_load(&mut rng));
+            let load = load.clone().unwrap_or_else(|| draw_load(&mut rng, faults));
             sites.push(Site::new(name, place, load, rng.fork()));
         }
         let shards = if rng.coin() { 1 } else { sites.len() };
-        Run { world, machine, sites, rng, shards, crashes: 0 }
+        let coverage = Coverage::default();
+        Run { world, machine, sites, rng, shards, crashes: 0, faults, coverage }
     }
 
     /// Starts the process: every keyspace on its home shard.
@@ -156,128 +178,8 @@ impl<S: Store> Run<S> {
         Ok(())
     }
 
-    /// One life: starts, runs, ends in some way.
-    fn life(&mut self, faults: bool) -> Result<(), String> {
-        let kind = if self.rng.coin() { CrashKind::Process } else { CrashKind::Power };
-        let span = Duration::from_millis(self.rng.between((5, 800)));
-        self.start();
-        let mut may_stop = false;
-        match self.rng.below(14) {
-            // In the middle of recovery, often at its very beginning.
-            0..2 => {
-                let ops = self.rng.between((1, 60));
-                self.world.crash_after_ops(self.machine, ops, kind);
-                self.run_for(span)?;
-            }
-            2..5 => {
-                self.run_to(&[Stage::Serving, Stage::Idle])?;
-                let ops = self.rng.between((1, 400));
-                self.world.crash_after_ops(self.machine, ops, kind);
-                self.run_for(Duration::from_secs(2))?;
-            }
-            5 | 6 => self.close()?,
-            7 => self.disturb_clocks(span)?,
-            8 if faults => {
-                self.fail_one(span)?;
-                may_stop = true;
-            }
-            9 if faults => {
-                self.world.disk_faults(self.machine, |disk| {
-                    (disk.slow_ppm, disk.slow_us) = (20_000, (1_000, 60_000));
-                });
-                self.run_for(span)?;
-            }
-            10 if faults => self.fill_disk(span)?,
-            11 if faults => return self.rot(kind),
-            _ => {
-                self.run_to(&[Stage::Serving, Stage::Idle])?;
-                self.run_for(span)?;
-            }
-        }
-        if !may_stop {
-            self.no_refusal()?;
-        }
-        self.world.disk_faults(self.machine, |disk| *disk = DiskFaults::default());
-        self.end(kind);
-        let pause = Duration::from_millis(self.rng.between((0, 20)));
-        self.world.run_for(pause);
-        Ok(())
-    }
-
-    /// A write or sync fails: the store may stop, and says nothing wrong before.
-    fn fail_one(&mut self, span: Duration) -> Result<(), String> {
-        self.run_to(&[Stage::Serving, Stage::Idle])?;
-        let after = self.rng.below(100);
-        self.world.disk_faults(self.machine, |disk| disk.fail_after = Some(after));
-        self.run_for(span)
-    }
-
-    /// The disk is full for a while: writes may be refused, and service goes on by itself.
-    fn fill_disk(&mut self, span: Duration) -> Result<(), String> {
-        self.run_to(&[Stage::Serving, Stage::Idle])?;
-        let room = self.rng.below(600_000);
-        let capacity = self.world.used_bytes(self.machine) + room;
-        self.world.disk_faults(self.machine, |disk| disk.capacity_bytes = Some(capacity));
-        self.run_for(2 * span)?;
-        self.no_refusal()?;
-        self.world.disk_faults(self.machine, |disk| disk.capacity_bytes = None);
-        self.run_for(Duration::from_secs(3))
-    }
-
-    fn disturb_clocks(&mut self, span: Duration) -> Result<(), String> {
-        self.run_to(&[Stage::Serving, Stage::Idle])?;
-        for _ in 0..3 {
-            self.run_for(span)?;
-            let by = Duration::from_millis(self.rng.between((1, 3_000)));
-            match self.rng.below(4) {
-                0 => {
-                    self.world.jump_monotonic(self.machine, by);
-                    self.sites.iter().for_each(|site| site.skipped(by));
-                }
-                1 => self.world.jump_wall(self.machine, -3_600_000_000_000),
-                2 => {
-                    self.world.pause(self.machine, by);
-                    self.sites.iter().for_each(|site| site.skipped(by));
-                }
-                _ => self.world.set_clock_drift(self.machine, 300),
-            }
-        }
-        self.run_for(span)
-    }
-
-    /// One bit of one file rots while the store is closed: it must refuse to open, or show that
-    /// nothing is missing. Mended, it must open.
-    fn rot(&mut self, kind: CrashKind) -> Result<(), String> {
-        self.close()?;
-        self.end(kind);
-        let site = self.sites[self.rng.index(self.sites.len())].clone();
-        let directory = site.place.directory.clone();
-        let names = self.world.list(self.machine, &directory);
-        if names.is_empty() {
-            return Ok(());
-        }
-        let path = directory.join(&names[self.rng.index(names.len())]);
-        let size = self.world.look(self.machine, &path).map_or(0, |bytes| bytes.len());
-        if size == 0 {
-            return Ok(());
-        }
-        let offset = u64::try_from(self.rng.index(size)).expect("a file offset");
-        let bit = u8::try_from(self.rng.below(8)).expect("below eight");
-        self.world.damage(self.machine, &path, offset, Damage::FlipBit(bit));
-        self.start();
-        self.run_to(&[Stage::Serving, Stage::Idle, Stage::Refused]).map_err(|wrong| {
-            format!("{wrong}\n  after bit {bit} of {offset} in {path:?} rotted")
-        })?;
-        let refused = site.refused.borrow().is_some();
-        self.end(kind);
-        if refused {
-            self.world.damage(self.machine, &path, offset, Damage::FlipBit(bit));
-        }
-        Ok(())
-    }
-
     /// Runs for a while, or until the process is dead.
-    fn run_for(&mut self, span: Duration) -> Result<(), String> {
+    pub(super) fn run_for(&mut self, span: Duration) -> Result<(), String> {
         let sites = self.sites.clone();
         let machine = self.machine;
         self.world.run_until(span, |world| {
@@ -298,7 +200,7 @@ impl<S: Store> Run<S> {
     fn quiet(&mut self) -> Result<(), String> {
         self.start();
         self.run_to(&[Stage::Serving, Stage::Idle])?;
-        self.run_for(Duration::from_millis(300))?;
+        self.progress()?;
         self.sites.iter().for_each(|site| site.quiet());
         self.run_for(Duration::from_secs(LEASE_TTL_S.1) + 2 * ELECTION + Duration::from_secs(4))?;
         self.no_refusal()?;
@@ -307,13 +209,44 @@ impl<S: Store> Run<S> {
         self.end(CrashKind::Power);
         self.start();
         self.close()?;
-        self.no_refusal()
+        self.no_refusal()?;
+        self.end(CrashKind::Process);
+        self.audit()
+    }
+
+    /// Without a fault every keyspace does what clients ask.
+    fn progress(&mut self) -> Result<(), String> {
+        let done = |sites: &[Rc<Site<S>>]| -> Vec<u64> {
+            sites.iter().map(|site| site.done.get()).collect()
+        };
+        let before = done(&self.sites);
+        self.run_for(PROGRESS_SPAN)?;
+        let after = done(&self.sites);
+        match before.iter().zip(&after).position(|(before, after)| before >= after) {
+            Some(at) => Err(format!("keyspace {} does nothing", self.sites[at].name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Replays what is stored: at every index it must come to the hash that was seen there.
+    fn audit(&mut self) -> Result<(), String> {
+        let sites = &self.sites;
+        self.world.start_shards(self.machine, 1, |_, io| {
+            for site in sites {
+                io.spawn("audit", site.clone().audit(io.clone()));
+            }
+        });
+        self.run_to(&[Stage::Closed])?;
+        self.failure().map_or(Ok(()), Err)
     }
 
     fn whole(&mut self, options: &Options) -> Result<(), String> {
         while self.world.now() < options.span {
-            self.life(options.faults)?;
+            if !self.life()? {
+                return self.failure().map_or(Ok(()), Err);
+            }
         }
+        self.world.disk_faults(self.machine, |disk| *disk = DiskFaults::default());
         self.quiet()?;
         self.failure().map_or(Ok(()), Err)
     }
@@ -328,17 +261,21 @@ impl<S: Store> Run<S> {
             events: self.sites.iter().map(|site| site.events_count()).sum(),
             checks: self.sites.iter().map(|site| site.oracle.borrow().checks()).sum(),
             crashes: self.crashes,
+            coverage: Coverage { disk: self.world.fault_counts(self.machine), ..self.coverage },
         }
     }
 }
 
-fn draw_load(rng: &mut Rng) -> Load {
+fn draw_load(rng: &mut Rng, faults: FaultSet) -> Load {
     Load {
         clients: usize::try_from(rng.between((1, 8))).expect("few"),
         watchers: usize::try_from(rng.between((0, 5))).expect("few"),
-        think_us: [1_000, 10_000, 100_000][rng.index(3)],
+        think_us: [1_000, 10_000, 50_000, 100_000, 400_000, 1_000_000][rng.index(6)],
         requests: None,
         value_bytes_max: [100, 3_000, 40_000][rng.index(3)],
+        cancels: faults.has(Fault::CancelledCalls),
+        slow_readers: faults.has(Fault::SlowReaders),
+        mute_watchers: if faults.has(Fault::HalfClosedStreams) { 3 } else { 0 },
     }
 }
 
@@ -346,7 +283,7 @@ fn draw_load(rng: &mut Rng) -> Load {
 #[must_use]
 pub fn simulate<S: Store>(options: &Options) -> Report {
     guarded(|| {
-        let mut run = Run::<S>::new(options.seed, options.modes.as_deref(), None);
+        let mut run = Run::<S>::new(options.seed, options.modes.as_deref(), None, options.faults());
         let outcome = run.whole(options);
         run.report(outcome)
     })

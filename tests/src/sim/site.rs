@@ -1,6 +1,7 @@
 //! One keyspace under test: its store, its clients and watchers, its judge. It outlives processes.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use ringbolt_io::{Io, MonoTime};
 use super::oracle::{Oracle, Sight, Verdict};
 use super::recovery::{Ending, Recovery, Stored};
 use super::request::Failure;
-use super::store::{Message, Mode, Place, Store, WatchSpec};
+use super::store::{Message, Place, Store, WatchSpec};
 use super::watches::WatchLog;
 use super::workload::Writer;
 
@@ -32,7 +33,18 @@ pub struct Load {
     pub requests: Option<u64>,
     /// Bytes of the longest value.
     pub value_bytes_max: u64,
+    /// Clients often go away before their answer comes.
+    pub cancels: bool,
+    /// Watchers often read nothing for a long time.
+    pub slow_readers: bool,
+    /// Watchers that never read anything.
+    pub mute_watchers: usize,
 }
+
+/// Watchers that come and go at once in a storm.
+const STORM_WATCHERS: usize = 40;
+/// Hashes that are kept to be met again.
+const HASHES_MAX: usize = 50_000;
 
 /// One keyspace under test.
 pub struct Site<S: Store> {
@@ -47,12 +59,20 @@ pub struct Site<S: Store> {
     before: Cell<(Ending, MonoTime)>,
     /// How far this life has come.
     pub(super) stage: Cell<Stage>,
+    /// This life came to serve.
+    served: Cell<bool>,
     stopping: Cell<bool>,
     stop: Bell,
     clients_alive: Cell<usize>,
     /// Why the store refused to open or stopped, where a fault allows that.
     pub(super) refused: RefCell<Option<String>>,
     pub(super) requests: Cell<u64>,
+    /// Requests that were done.
+    pub(super) done: Cell<u64>,
+    storm: Bell,
+    storms: Cell<u64>,
+    /// The rolling hash at indexes at which it was seen.
+    hashes: RefCell<BTreeMap<u64, u64>>,
 }
 
 /// Of one life.
@@ -90,11 +110,16 @@ impl<S: Store> Site<S> {
             failure: RefCell::new(None),
             before: Cell::new((Ending::Fresh, MonoTime(0))),
             stage: Cell::new(Stage::Opening),
+            served: Cell::new(false),
             stopping: Cell::new(false),
             stop: Bell::default(),
             clients_alive: Cell::new(0),
             refused: RefCell::new(None),
             requests: Cell::new(0),
+            done: Cell::new(0),
+            storm: Bell::default(),
+            storms: Cell::new(0),
+            hashes: RefCell::default(),
         })
     }
 
@@ -115,13 +140,14 @@ impl<S: Store> Site<S> {
     /// The process ended at `now` of its clock.
     pub(super) fn ended(&self, ending: Ending, now: MonoTime) {
         let (before, ended) = self.before.get();
-        let ending = match self.stage.get() {
+        let served = self.served.replace(false);
+        let ending = match before {
             // It never came to serve: what the life before it may have lost is still to be judged.
-            Stage::Opening if before == Ending::PowerLost => (Ending::PowerLost, ended),
-            Stage::Opening if before != Ending::Fresh => (ending, ended),
+            Ending::PowerLost if !served => (Ending::PowerLost, ended),
+            Ending::Closed | Ending::Killed if !served => (ending, ended),
             _ => (ending, now),
         };
-        if self.stage.get() != Stage::Opening {
+        if served {
             self.oracle.borrow_mut().crashed(now);
         }
         *self.store.borrow_mut() = Weak::new();
@@ -135,6 +161,11 @@ impl<S: Store> Site<S> {
     /// The clock goes on by `span` in which nothing of the process runs.
     pub(super) fn skipped(&self, span: Duration) {
         self.oracle.borrow_mut().skipped(span);
+    }
+
+    /// Every watcher goes away and comes back, and many others with them.
+    pub(super) fn storm(&self) {
+        self.storm.ring();
     }
 
     /// Asks clients to finish, and the store to close after them.
@@ -163,6 +194,9 @@ impl<S: Store> Site<S> {
         let (before, ended) = self.before.get();
         let site = self.clone();
         let show = move |stored: Stored| {
+            if !Oracle::is_lossless(site.place.mode, before) {
+                site.hashes.borrow_mut().clear();
+            }
             site.judge(site.oracle.borrow_mut().stored(&stored, before, ended));
         };
         let store = match S::open(&io, &self.place, show).await {
@@ -178,6 +212,7 @@ impl<S: Store> Site<S> {
         self.judge(self.oracle.borrow_mut().recovered(&recovery, before));
         self.hear(&store, &io);
         *self.store.borrow_mut() = Rc::downgrade(&store);
+        self.served.set(true);
         self.stage.set(Stage::Serving);
         self.spawn_all(&io, &store);
         self.stop.heard().await;
@@ -198,6 +233,11 @@ impl<S: Store> Site<S> {
             let mut oracle = site.oracle.borrow_mut();
             let known = oracle.model().revision();
             site.judge(oracle.published(&sight, store.events(known + 1)));
+            let mut hashes = site.hashes.borrow_mut();
+            hashes.extend(store.hash());
+            if hashes.len() > HASHES_MAX {
+                hashes.pop_first();
+            }
         }));
     }
 
@@ -209,10 +249,42 @@ impl<S: Store> Site<S> {
             self.clients_alive.set(self.clients_alive.get() + 1);
             io.spawn("client", self.clone().client(io.clone(), store.clone(), writer));
         }
+        io.spawn("storms", self.clone().storms(io.clone(), store.clone()));
+        for _ in 0..self.load.mute_watchers {
+            let spec = Writer::new(self.rng.borrow_mut().fork(), String::new(), 1).watch_spec();
+            let (_, watch) = store.watch(&spec, None);
+            io.spawn("mute watcher", async move {
+                let _held = watch;
+                std::future::pending::<()>().await;
+            });
+        }
         for number in 0..self.load.watchers {
             let rng = self.rng.borrow_mut().fork();
             let writer = Writer::new(rng, String::new(), 1);
             io.spawn("watcher", self.clone().watcher(io.clone(), store.clone(), number, writer));
+        }
+    }
+
+    /// In a storm many watchers come, read a little from some past revision on, and go.
+    async fn storms(self: Rc<Self>, io: Io, store: Rc<S>) {
+        loop {
+            self.storm.heard().await;
+            self.storms.set(self.storms.get() + 1);
+            for _ in 0..STORM_WATCHERS {
+                let mut writer = Writer::new(self.rng.borrow_mut().fork(), String::new(), 1);
+                let start = writer.watch_start(&self.oracle.borrow());
+                let floor = self.oracle.borrow().floor();
+                let mut log = WatchLog::new(writer.watch_spec(), start);
+                let (header, watch) = store.watch(&log.spec, start);
+                let verdict = log.created(header, floor, self.oracle.borrow().model());
+                self.judge(verdict);
+                let span = Duration::from_micros(writer.rng().below(300));
+                let Some(message) = io.timeout(span, S::next(&watch)).await else { continue };
+                let (oracle, compacted) = (self.oracle.borrow(), store.compacted());
+                let verdict = log.told(&message, oracle.model(), compacted);
+                drop(oracle);
+                self.judge(verdict.map_err(|wrong| format!("watcher in a storm: {wrong}")));
+            }
         }
     }
 
@@ -246,7 +318,7 @@ impl<S: Store> Site<S> {
         };
         self.requests.set(self.requests.get() + 1);
         // Now and then a client goes away before its answer comes.
-        let impatient = writer.rng().below(40) == 0;
+        let impatient = self.load.cancels && writer.rng().below(12) == 0;
         let outcome = if impatient {
             let patience = Duration::from_micros(writer.rng().below(2000));
             io.timeout(patience, store.ask(request)).await.unwrap_or(Err(Failure::Unknown))
@@ -254,6 +326,7 @@ impl<S: Store> Site<S> {
             store.ask(request).await
         };
         let sight = Self::sight(store, io);
+        self.done.set(self.done.get() + u64::from(outcome.is_ok()));
         self.judge(self.oracle.borrow_mut().returned(id, &outcome, &sight));
         outcome != Err(Failure::Stopped)
     }
@@ -265,10 +338,14 @@ impl<S: Store> Site<S> {
             self.judge_watch(number, |log, oracle| log.created(header, floor, oracle.model()));
             // A client that resumes now and then, reads slowly now and then.
             let messages = writer.rng().between((1, 60));
+            let storms = self.storms.get();
             for _ in 0..messages {
-                if writer.rng().below(10) == 0 {
-                    let nap = Duration::from_millis(writer.rng().below(100));
-                    io.sleep(nap).await;
+                if self.storms.get() != storms {
+                    break;
+                }
+                if writer.rng().below(10) == 0 && !self.stopping.get() {
+                    let longest = if self.load.slow_readers { 3_000 } else { 30 };
+                    io.sleep(Duration::from_millis(writer.rng().below(longest))).await;
                 }
                 let message = S::next(&watch).await;
                 let compacted = store.compacted();
@@ -313,6 +390,10 @@ impl<S: Store> Site<S> {
             let verdict = log.finished(oracle.model());
             self.judge(verdict.map_err(|wrong| format!("watcher {number} at the end: {wrong}")));
         }
+        let (bytes, bound) = (store.bytes(), oracle.bytes_bound());
+        if bytes > bound {
+            self.judge(Err(format!("{bytes} bytes for what takes {bound} at most")));
+        }
         let state = store.state();
         if state != oracle.model().state(oracle.model().revision()) {
             self.judge(Err("the state at the end is another one".to_owned()));
@@ -320,14 +401,16 @@ impl<S: Store> Site<S> {
         store.check();
     }
 
+    /// The life of the keyspace in the last process: nothing is served, all is replayed.
+    pub(super) async fn audit(self: Rc<Self>, io: Io) {
+        let hashes = self.hashes.borrow().clone();
+        let verdict = S::audit(&io, &self.place, &hashes).await;
+        self.judge(verdict.map_err(|wrong| format!("replayed: {wrong}")));
+        self.stage.set(Stage::Closed);
+    }
+
     /// Events that watchers were given.
     pub(super) fn events_count(&self) -> u64 {
         self.watches.borrow().iter().map(|log| log.events_count).sum()
-    }
-
-    /// Whether acknowledged changes may go missing in a crash of this kind.
-    #[must_use]
-    pub fn is_safe(&self) -> bool {
-        self.place.mode == Mode::Safe
     }
 }

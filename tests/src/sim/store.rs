@@ -1,6 +1,7 @@
 //! What the simulation needs of a store. The replica is one; plain ones, right and wrong, test the
 //! checkers.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -101,6 +102,19 @@ pub trait Store: Sized + 'static {
     fn watch(self: &Rc<Self>, spec: &WatchSpec, start: Option<i64>) -> (i64, Self::Watch);
     /// The next message of a watcher. Pending while there is none.
     fn next(watch: &Self::Watch) -> impl Future<Output = Message>;
+    /// The index applied last and the rolling hash there, where the store has one.
+    fn hash(&self) -> Option<(u64, u64)>;
+    /// Bytes it accounts for.
+    fn bytes(&self) -> u64;
+    /// Replays what a closed store left at `place` and compares the hashes `seen` by index.
+    ///
+    /// # Errors
+    /// Where they differ.
+    fn audit(
+        io: &Io,
+        place: &Place,
+        seen: &BTreeMap<u64, u64>,
+    ) -> impl Future<Output = Result<(), String>>;
     /// Checks its own structure whole.
     fn check(&self);
     /// Ends in good order.

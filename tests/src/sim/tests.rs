@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ringbolt_io::sim::CrashKind;
 
+use super::faults::FaultSet;
 use super::plain::{Plain, WRONGS};
 
 use super::points::{Point, crash_at};
@@ -11,9 +12,16 @@ use super::replica::Ours;
 use super::run::{Options, Report, simulate};
 use super::store::Mode;
 
+/// Everything but the faults of a disk: a plain store keeps nothing there.
+fn faults() -> FaultSet {
+    let names = "kill,power,crash-at-operation,crash-in-recovery,clock-jump,wall-jump,drift,pause,\
+                 cancelled-calls,half-closed-streams,slow-readers,reconnect-storm";
+    FaultSet::parse(names).expect("names of faults")
+}
+
 fn options(seed: u64, modes: &[Mode]) -> Options {
     let span = Duration::from_secs(3);
-    Options { seed, span, modes: Some(modes.to_vec()), faults: false }
+    Options { seed, span, modes: Some(modes.to_vec()), faults: Some(faults()) }
 }
 
 /// The right store passes in every mode, and a seed repeats exactly.
@@ -82,6 +90,7 @@ catches! {
     catches_refusals_without_reason 19,
     catches_wrong_hashes 20,
     catches_missing_keys_of_leases 21,
+    catches_silent_watches 22,
 }
 
 /// The enumeration comes to an end, and a store that loses writes is caught by it.
@@ -106,7 +115,7 @@ fn the_engine_passes_a_short_run() {
             seed,
             span: Duration::from_secs(2),
             modes: Some(vec![Mode::Safe, Mode::NoFsync]),
-            faults: true,
+            faults: None,
         };
         let report = simulate::<Ours>(&options);
         assert_eq!(report.failure, None, "seed {seed}");

@@ -79,14 +79,17 @@ impl WatchLog {
         Ok(())
     }
 
-    /// Everything was shown and the watcher is idle.
+    /// Everything was shown and the watcher is idle: it was told so, by an event or by progress.
     ///
     /// # Errors
     /// What it was never given.
     pub fn finished(&self, model: &Model) -> Result<(), String> {
         match self.next {
-            Some(next) => self.compare(&[], (next, model.revision()), model, i64::MAX),
-            None => Ok(()),
+            Some(next) if next <= model.revision() => {
+                self.compare(&[], (next, model.revision()), model, i64::MAX)?;
+                Err(format!("silent since {next}, and {} was shown", model.revision()))
+            }
+            _ => Ok(()),
         }
     }
 
