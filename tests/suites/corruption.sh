@@ -10,6 +10,7 @@ cargo build --release -q -p tests --bin corrupt
 target/release/corrupt --count "${1:-${CORRUPTIONS:-20000}}"
 
 use_go >/dev/null || { not_checked "the release binary: sudo apt-get install golang-go"; exit 0; }
+build_client
 peers etcd
 at() { "$ETCDCTL" --endpoints="127.0.0.1:$CLIENT_PORT" "$@"; }
 seen() { at endpoint hashkv -w json | sed 's/"\(raft_term\|member_id\|cluster_id\)":[0-9]*//g'; }
@@ -17,10 +18,7 @@ RANDOM=${CORRUPTION_SEED:-7}
 
 # A life with segments, a checkpoint and a compaction; ended in order, or by kill -9 while idle.
 start_server life
-text=$(head -c 60000 /dev/zero | tr '\0' v)
-for i in $(seq 1300); do echo "put k$((i % 50)) $text$i"; done >"$WORK/puts"
-tr '\n' '\0' <"$WORK/puts" | xargs -0 -n 1 -P 4 bash -c 'set -- $0; "$ETCDCTL" --endpoints=127.0.0.1:'"$CLIENT_PORT"' "$@" >/dev/null'
-at compaction "$(($(at get x -w json | sed 's/.*"revision":\([0-9]*\).*/\1/') - 20))" >/dev/null
+"$WORK/client" fill -endpoint "http://127.0.0.1:$CLIENT_PORT" -noted "$WORK/noted" -rounds 6
 for i in $(seq 10); do at put "last$i" "$i" >/dev/null; done
 sleep 3
 want=$(seen)
