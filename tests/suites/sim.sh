@@ -8,4 +8,4 @@ target/release/sim --seeds 1..101 --twice --span-s 2
 for mode in safe no-fsync memory; do
     target/release/sim --seeds "${SIM_SEEDS:-1000..1050}" --span-s 3 --mode "$mode"
 done
-target/release/sim --seeds 2000..1000000 --span-s 5 --minutes "${SIM_MINUTES:-3}"
+target/release/sim --seeds 2000..1000000 --span-s 5 --minutes "${SIM_MINUTES:-2}"
