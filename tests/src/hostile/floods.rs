@@ -7,7 +7,6 @@ use super::Attack;
 use super::server::Server;
 use super::wire::{CALM, End, Wire, block, flag, kind, put_field, put_text};
 
-const GROWTH_BYTES: u64 = 32 << 20;
 const END_TIME: Duration = Duration::from_secs(10);
 /// Frames of a flood at most: far more than any limit.
 const FRAMES: usize = 200_000;
@@ -17,13 +16,7 @@ const BATCH: usize = 1000;
 /// The floods.
 #[must_use]
 pub fn attacks() -> Vec<Attack> {
-    let attack = |name, limit, run| Attack {
-        name,
-        limit,
-        growth_bytes_max: GROWTH_BYTES,
-        fills_budget: false,
-        run,
-    };
+    let attack = Attack::small;
     vec![
         attack("rapid-reset", "RESETS_BURST, RESETS_PER_S", rapid_reset),
         attack("made-you-reset", "RESETS_BURST, RESETS_PER_S", made_you_reset),

@@ -25,6 +25,20 @@ pub struct Attack {
     pub run: fn(&Server) -> Result<String, String>,
 }
 
+/// What most attacks may make the server grow by.
+const SMALL_GROWTH_BYTES: u64 = 32 << 20;
+
+impl Attack {
+    /// One that the server hardly grows by and that leaves the memory budget alone.
+    fn small(
+        name: &'static str,
+        limit: &'static str,
+        run: fn(&Server) -> Result<String, String>,
+    ) -> Attack {
+        Attack { name, limit, growth_bytes_max: SMALL_GROWTH_BYTES, fills_budget: false, run }
+    }
+}
+
 /// Every attack, in the order it is made.
 #[must_use]
 pub fn attacks() -> Vec<Attack> {

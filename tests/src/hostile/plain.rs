@@ -9,19 +9,12 @@ use super::Attack;
 use super::server::Server;
 use super::wire::Wire;
 
-const GROWTH_BYTES: u64 = 32 << 20;
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// The attacks of this file.
 #[must_use]
 pub fn attacks() -> Vec<Attack> {
-    let attack = |name, limit, run| Attack {
-        name,
-        limit,
-        growth_bytes_max: GROWTH_BYTES,
-        fills_budget: false,
-        run,
-    };
+    let attack = Attack::small;
     vec![
         attack("garbage", "REQUEST_LINE_BYTES_MAX", garbage),
         attack("smuggling", "one body length, or 400 or 501 and the end", smuggling),
