@@ -20,6 +20,7 @@ pub mod limits;
 pub mod local;
 pub mod mailbox;
 pub mod net;
+pub mod planted;
 pub mod process;
 pub mod select;
 pub mod sim;

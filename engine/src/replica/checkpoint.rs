@@ -10,6 +10,7 @@
 //! that cannot be written is tried again later; it never stops the member. One that cannot be read
 //! does: the log behind it is gone.
 
+use ringbolt_io::planted::{self, Planted};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::Path;
@@ -201,7 +202,13 @@ impl Replica {
             }
             self.io.yield_now().await;
         }
-        if let Err(error) = writer.piece(Section::Rest, rest).await {
+        let mut rest = rest.to_vec();
+        if planted::is(Planted::LeasesOfAnotherIndex) {
+            // All but the head: index, term and rolling hash stay.
+            let later = self.state.borrow().export_rest();
+            rest.splice(28.., later[28..].iter().copied());
+        }
+        if let Err(error) = writer.piece(Section::Rest, &rest).await {
             let _ = writer.discard().await;
             return Err(error);
         }

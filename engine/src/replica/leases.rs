@@ -5,9 +5,11 @@
 //! apply grant ─► deadline; renew ─► later deadline; due ─► revoke proposed ─► apply ─► forgotten
 //! ```
 
+use ringbolt_io::planted::{self, Planted};
 use std::cell::Ref;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use ringbolt_io::MonoTime;
 use ringbolt_io::local::{Promise, Receipt, receipt};
 use ringbolt_proto::etcdserverpb::LeaseRevokeRequest;
 
@@ -23,6 +25,8 @@ pub(super) struct Leases {
     deadlines: Deadlines,
     /// The term in which this member leads and its deadlines hold.
     term: Option<u64>,
+    /// Wall time minus the shard's clock when it began to lead.
+    wall_offset: u64,
     /// Came due, not proposed yet: the oldest ends first.
     due: VecDeque<LeaseId>,
     /// Proposed to be revoked and not answered yet: never proposed twice, so that a lease granted
@@ -37,6 +41,7 @@ impl Leases {
         Leases {
             deadlines: Deadlines::new(retry),
             term: None,
+            wall_offset: 0,
             due: VecDeque::new(),
             revoking: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -62,6 +67,9 @@ impl Replica {
             return;
         }
         leases.term = term;
+        if planted::is(Planted::LeaseEndsWithWallClock) {
+            leases.wall_offset = self.io.wall().0.saturating_sub(self.io.now().0);
+        }
         leases.due.clear();
         leases.deadlines.clear();
         for promise in std::mem::take(&mut leases.ended).into_values().flatten() {
@@ -144,7 +152,11 @@ impl Replica {
         if leases.term.is_none() {
             return false;
         }
-        let due = leases.deadlines.due(self.io.now(), LEASES_DUE_PER_TURN_MAX);
+        let mut now = self.io.now();
+        if planted::is(Planted::LeaseEndsWithWallClock) {
+            now = MonoTime(self.io.wall().0.saturating_sub(leases.wall_offset));
+        }
+        let due = leases.deadlines.due(now, LEASES_DUE_PER_TURN_MAX);
         let any = !due.is_empty();
         let due = due.into_iter().filter(|id| !leases.revoking.contains(id)).collect::<Vec<_>>();
         leases.due.extend(due);

@@ -3,6 +3,7 @@
 //! Plain data and plain functions: nothing here waits. `writer` submits what `form` gives and tells
 //! `complete` what came back; `keeper` looks after segments and marks.
 
+use ringbolt_io::planted::{self, Planted};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -352,11 +353,16 @@ impl Log {
             salt: active.salt,
             segment_sequence: active.first_sequence,
             chain: self.chain,
-            watermark: self.durable,
+            watermark: self.watermark(),
             hard_state: self.hard_state,
         };
         assert!(self.durable < self.last_sequence, "W5: a watermark names earlier batches");
         self.chain = encode(&header, records, into);
+    }
+
+    /// What a header or a mark tells of how far the log is durable.
+    fn watermark(&self) -> u64 {
+        if planted::is(Planted::WatermarkNotAdvanced) { 0 } else { self.durable }
     }
 
     fn note_records(&mut self, records: &[Record]) {
@@ -615,7 +621,7 @@ impl Log {
             clean: false,
             shortened: self.shortened,
             ceiling: self.ceiling,
-            watermark: self.durable,
+            watermark: self.watermark(),
             end_sequence: self.last_sequence,
             end_offset: self.offset,
             spare,

@@ -9,6 +9,7 @@
 //! The tail of the old segment is never written again: the start of the fresh one names the last
 //! batch that exists. Only a log that was closed in order goes on in the segment it ended in.
 
+use ringbolt_io::planted::{self, Planted};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -248,7 +249,9 @@ pub(super) async fn open(
         Some(content) => content,
         None => replay(&scans, &walk)?,
     };
-    make_durable(&scans, &walk).await?;
+    if !planted::is(Planted::RecoveryWithoutSync) {
+        make_durable(&scans, &walk).await?;
+    }
     let cut = cut(&mark, &walk);
     let place = Place { io, directory, until };
     go_on(&place, &mut log, &mut marks, &mark, (scans, walk), &content).await?;
@@ -554,7 +557,9 @@ async fn go_on(
         log.offset = offset;
         log.sealed.push_back(segment);
     }
-    let in_place = mark.clean && !log.shortened && !log.sealed.is_empty();
+    let ordered = mark.clean && !log.shortened;
+    let in_place =
+        (ordered || planted::is(Planted::RecoveryWritesBehindCut)) && !log.sealed.is_empty();
     if in_place {
         log.active = log.sealed.pop_back();
         log.sealed_bytes -= log.active.as_ref().map_or(0, |active| active.size);

@@ -7,6 +7,7 @@
 //! No timers: a batch is formed at once while fewer than K are in flight (W3); otherwise entries
 //! gather until one comes back.
 
+use ringbolt_io::planted::{self, Planted};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -348,6 +349,7 @@ impl Inner {
             }
             let Some(Formed { file, path, buffer, offset, sequence }) = formed else { break };
             let durability = match log.config.mode {
+                Mode::Safe if planted::is(Planted::AcknowledgedBeforeDurable) => Durability::System,
                 Mode::Safe => Durability::Disk,
                 Mode::NoFsync | Mode::Memory => Durability::System,
             };

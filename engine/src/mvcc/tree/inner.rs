@@ -3,6 +3,7 @@
 //! Parting key `i` is above every key of child `i` and at or below every key of child `i + 1`.
 
 use super::heads::Heads;
+use ringbolt_io::planted::{self, Planted};
 
 /// Children of an inner node at most. Few in tests, so that small trees grow high.
 pub(super) const CHILDREN_MAX: usize = if cfg!(test) { 6 } else { 64 };
@@ -57,6 +58,9 @@ impl Inner {
     }
 
     pub(super) fn set_count(&mut self, index: usize, count: u32) {
+        if planted::is(Planted::SubtreeCountWrong) && count < self.counts[index] {
+            return;
+        }
         self.counts[index] = count;
     }
 
