@@ -215,7 +215,7 @@ pub(super) async fn open(
     }
     let boot_id = match config.boot_id {
         Some(boot_id) => boot_id,
-        None => boot_id(io).await,
+        None => boot_id(io).await?,
     };
     let constant = Constant {
         log_id: mark.log_id,
@@ -704,14 +704,27 @@ fn segment_bytes_min(config: &WalConfig) -> u64 {
 }
 
 /// Which boot of the machine this is. Where nobody tells, each open counts as another boot: that
-/// errs on the side of having lost something.
-async fn boot_id(io: &Io) -> [u8; 16] {
-    if let Ok(file) = io.disk().open(Path::new(BOOT_ID_FILE), OpenHow::READ).await {
-        let (result, buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
-        if let Some(id) = result.ok().and_then(|count| parse_boot_id(&buffer[..count])) {
-            return id;
-        }
-    }
+/// errs on the side of having lost something. A failed read tells nothing, neither this nor that:
+/// it is an error, for a fence that nothing needs makes every client list anew.
+async fn boot_id(io: &Io) -> Result<[u8; 16], OpenError> {
+    let path = Path::new(BOOT_ID_FILE);
+    let file = match io.disk().open(path, OpenHow::READ).await {
+        Ok(file) => file,
+        Err(error) if is_not_told(&error) => return Ok(fresh_boot_id(io)),
+        Err(error) => return Err(failed(path)(error)),
+    };
+    let (result, buffer) = file.read_at(AlignedBuffer::zeroed(BLOCK_BYTES), 0).await;
+    let count = result.map_err(failed(path))?;
+    Ok(parse_boot_id(&buffer[..count]).unwrap_or_else(|| fresh_boot_id(io)))
+}
+
+/// Whether a system without this file, or one that hides it, answered so.
+fn is_not_told(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
+}
+
+fn fresh_boot_id(io: &Io) -> [u8; 16] {
     (u128::from(io.random_u64()) << 64 | u128::from(io.random_u64())).to_le_bytes()
 }
 

@@ -123,6 +123,36 @@ fn no_fsync_loses_nothing_to_a_kill() {
     });
 }
 
+/// A boot id that cannot be read was taken for that of another boot: a store that had lost nothing
+/// fenced its revisions, at once or at the next start. It refuses to open instead.
+#[test]
+fn an_unread_boot_id_is_no_other_boot() {
+    let mut refused = 0;
+    for seed in 0..60 {
+        let mut rig = Rig::new(seed);
+        rig.run_and_kill(|io| async move {
+            let (writer, _) = open_or_create(&io, tiny(Mode::NoFsync)).await.expect("sound");
+            writer.wait_durable(writer.append(entries(1..=3))).await.expect("sound");
+        });
+        for ppm in [150_000, 150_000, 0] {
+            rig.world.disk_faults(rig.machine, |disk| disk.read_error_ppm = ppm);
+            let opened = rig.run(|io| async move {
+                match Writer::open(&io, &directory(), tiny(Mode::NoFsync)).await {
+                    Ok((_, found)) => Ok(found.may_have_lost()),
+                    Err(OpenError::Io { file, .. }) => Err(file),
+                    Err(error) => panic!("{error}"),
+                }
+            });
+            match opened.expect("nothing crashes") {
+                Ok(lost) => assert!(!lost, "seed {seed}: the machine did not boot"),
+                Err(file) => refused += u32::from(file.ends_with("boot_id")),
+            }
+            rig.world.crash(rig.machine, CrashKind::Process);
+        }
+    }
+    assert!(refused > 0, "some boot ids were not read");
+}
+
 /// The revision ceiling rises by blocks and survives everything once reserved.
 #[test]
 fn ceiling_survives_power_loss() {
