@@ -161,7 +161,9 @@ fn sniff(received: &[u8]) -> Option<Protocol> {
         return None;
     }
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let is_http1 = line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0");
+    let is_http1 = line
+        .split_last()
+        .is_some_and(|(minor, rest)| minor.is_ascii_digit() && rest.ends_with(b" HTTP/1."));
     Some(if is_http1 { Protocol::Http1 } else { Protocol::Unknown })
 }
 

@@ -1,4 +1,4 @@
-//! Answers, and their bytes in HTTP/1.1.
+//! Answers, and their bytes in HTTP/1.1 and 1.0.
 
 use std::io::Write;
 
@@ -8,6 +8,7 @@ use flate2::write::GzEncoder;
 use ringbolt_io::WallTime;
 
 use super::limits::CHUNK_BYTES;
+use super::parse::{Refusal, Request};
 use crate::log::line::civil;
 
 /// The type of plain texts.
@@ -32,6 +33,12 @@ impl Answer {
     pub fn new(status: u16, content_type: &str, body: impl Into<Bytes>) -> Answer {
         let fields = vec![("Content-Type", content_type.to_owned())];
         Answer { status, fields, body: body.into(), chunked: false }
+    }
+
+    /// A status and nothing else.
+    #[must_use]
+    pub fn empty(status: u16) -> Answer {
+        Answer { status, fields: Vec::new(), body: Bytes::new(), chunked: false }
     }
 
     /// A text that browsers must not guess about, as Go's `http.Error` sends it.
@@ -68,25 +75,38 @@ impl Answer {
         self
     }
 
+    /// Whether the connection goes on behind this answer: without chunks only its end can show
+    /// where a body of unknown length ends.
+    #[must_use]
+    pub fn keeps_alive(&self, request: &Request) -> bool {
+        request.keep_alive && !(self.chunked && request.old)
+    }
+
     /// Its bytes. The body stays out of an answer to HEAD, but not out of its length.
     #[must_use]
-    pub fn encode(&self, now: WallTime, to_head: bool, keep_alive: bool) -> Vec<Bytes> {
-        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+    pub fn encode(&self, now: WallTime, request: &Request) -> Vec<Bytes> {
+        let to_head = request.method == "HEAD";
+        let version = if request.old { "1.0" } else { "1.1" };
+        let mut head = format!("HTTP/{version} {} {}\r\n", self.status, reason(self.status));
         for (name, value) in &self.fields {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str(&format!("Date: {}\r\n", date(now)));
-        if self.chunked {
+        let chunked = self.chunked && !request.old;
+        if chunked {
             head.push_str("Transfer-Encoding: chunked\r\n");
-        } else {
+        } else if !self.chunked {
             head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
         }
-        if !keep_alive {
-            head.push_str("Connection: close\r\n");
+        // Each version says what is not its custom.
+        match (self.keeps_alive(request), request.old) {
+            (true, true) => head.push_str("Connection: keep-alive\r\n"),
+            (false, false) => head.push_str("Connection: close\r\n"),
+            _ => {}
         }
         head.push_str("\r\n");
         let mut parts = vec![Bytes::from(head)];
-        match (to_head, self.chunked) {
+        match (to_head, chunked) {
             (true, _) => {}
             (false, false) => parts.push(self.body.clone()),
             (false, true) => {
@@ -107,10 +127,14 @@ impl Answer {
 
 /// The last words to a client that does not speak HTTP/1.1.
 #[must_use]
-pub fn refusal(status: u16) -> Bytes {
-    let line = format!("{status} {}", reason(status));
+pub fn refusal(refusal: Refusal) -> Bytes {
+    let mut line = format!("{} {}", refusal.status, reason(refusal.status));
+    if let Some(detail) = refusal.detail {
+        line.push_str(&format!(": {detail}"));
+    }
+    let body = if refusal.status == 501 { "Unsupported transfer encoding" } else { &line };
     let fields = format!("Content-Type: {PLAIN}\r\nConnection: close\r\n");
-    Bytes::from(format!("HTTP/1.1 {line}\r\n{fields}\r\n{line}"))
+    Bytes::from(format!("HTTP/1.1 {line}\r\n{fields}\r\n{body}"))
 }
 
 /// The words behind a status.
@@ -176,13 +200,28 @@ mod tests {
         let head = "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain; charset=utf-8\r\n\
              X-Content-Type-Options: nosniff\r\nDate: Mon, 30 Nov 2026 10:34:52 GMT\r\n\
              Content-Length: 19\r\n";
-        let parts = answer.encode(now, false, true);
+        let asked = |method: &str, keep_alive: bool, old: bool| Request {
+            method: method.to_owned(),
+            keep_alive,
+            old,
+            ..Request::default()
+        };
+        let parts = answer.encode(now, &asked("GET", true, false));
         assert_eq!(text(&parts), format!("{head}\r\n404 page not found\n"));
-        let parts = answer.encode(now, true, false);
+        let parts = answer.encode(now, &asked("HEAD", false, false));
         assert_eq!(text(&parts), format!("{head}Connection: close\r\n\r\n"));
+        let head = head.replace("HTTP/1.1", "HTTP/1.0");
+        let parts = answer.encode(now, &asked("HEAD", false, true));
+        assert_eq!(text(&parts), format!("{head}\r\n"));
+        let parts = answer.encode(now, &asked("HEAD", true, true));
+        assert_eq!(text(&parts), format!("{head}Connection: keep-alive\r\n\r\n"));
         let mut answer = Answer::new(200, "x", vec![b'a'; CHUNK_BYTES + 1]);
         answer.chunked = true;
-        let parts = text(&answer.encode(now, false, true));
+        let old = asked("GET", true, true);
+        let parts = text(&answer.encode(now, &old));
+        assert!(!answer.keeps_alive(&old) && !parts.contains("Length"));
+        assert!(parts.ends_with(&format!("\r\n\r\n{}", "a".repeat(CHUNK_BYTES + 1))));
+        let parts = text(&answer.encode(now, &asked("GET", true, false)));
         assert!(parts.contains("Transfer-Encoding: chunked\r\n\r\n8000\r\naaa"));
         assert!(parts.ends_with("a\r\n1\r\na\r\n0\r\n\r\n"));
     }

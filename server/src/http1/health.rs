@@ -74,7 +74,7 @@ pub async fn checks(
     limit: Duration,
     request: &Request,
 ) -> Option<Answer> {
-    let path = request.path().to_owned();
+    let path = request.path.clone();
     let (kind, rest, all) = match path.strip_prefix("/livez") {
         Some(rest) => ("livez", rest, LIVEZ),
         None => ("readyz", path.strip_prefix("/readyz")?, READYZ),

@@ -8,6 +8,7 @@ pub mod answer;
 pub mod limits;
 pub mod parse;
 pub mod probe;
+pub mod target;
 
 mod health;
 mod routes;
@@ -124,8 +125,8 @@ impl Front {
                         return;
                     }
                 }
-                Progress::Bad(status) => {
-                    let refusal = vec![answer::refusal(status)];
+                Progress::Bad(refusal) => {
+                    let refusal = vec![answer::refusal(refusal)];
                     // Bytes: the last words; the connection ends either way.
                     let _ = self.io.timeout(WRITE_TIME_MAX, stream.write(refusal)).await;
                     return;
@@ -152,9 +153,12 @@ impl Front {
 
     /// Answers one request; false when the connection ends with it.
     async fn respond(&self, stream: &Stream, request: &Request) -> bool {
-        let answer = self.answer(request).await;
-        let to_head = request.method == "HEAD";
-        let mut parts = answer.encode(self.io.wall(), to_head, request.keep_alive);
+        let answer = match (request.method.as_str(), request.path.as_str()) {
+            // About the server, not about one of its paths.
+            ("OPTIONS", "*") => Answer::empty(200),
+            _ => self.answer(request).await,
+        };
+        let mut parts = answer.encode(self.io.wall(), request);
         while !parts.is_empty() {
             let rest = parts.split_off(parts.len().min(ringbolt_io::limits::SEND_SLICES_MAX));
             // Bytes: a client that does not take its answer is left.
@@ -164,22 +168,30 @@ impl Front {
             }
             parts = rest;
         }
-        request.keep_alive
+        answer.keeps_alive(request)
     }
 
     /// The answer to a request of HTTP/2.
     async fn respond_http2(&self, call: WebCall) {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let head = &call.head;
+        let (method, target) = (text(&head.method), text(&head.path));
+        let path = target::path(&method, &target);
         let request = Request {
-            method: text(&head.method),
-            target: text(&head.path),
+            method,
+            target,
+            path: path.clone().unwrap_or_default(),
             host: text(&head.authority),
             fields: head.fields.iter().map(|(name, value)| (text(name), text(value))).collect(),
             body: call.body.to_vec(),
             keep_alive: true,
+            old: false,
         };
-        let Answer { status, fields, body, .. } = self.answer(&request).await;
+        let answer = match path {
+            Some(_) => self.answer(&request).await,
+            None => Answer::plain(400, "400 Bad Request"),
+        };
+        let Answer { status, fields, body, .. } = answer;
         let names: Vec<String> = fields.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         let date = answer::date(self.io.wall());
         let size = body.len().to_string();

@@ -1,9 +1,10 @@
 //! Requests of HTTP/1.1 from bytes. Pure: bytes in, a request or a refusal out.
 //!
 //! A head is complete at its empty line; a body has a `Content-Length` or is chunked, never both.
-//! Source: RFC 9112.
+//! Source: RFC 9112; texts of refusals as Go's `net/http` has them.
 
 use super::limits::{BODY_BYTES_MAX, FIELDS_MAX, HEAD_BYTES_MAX};
+use super::target;
 
 /// One request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct Request {
     pub method: String,
     /// Path and query as they were sent.
     pub target: String,
+    /// The path, decoded.
+    pub path: String,
     /// The field of that name, or the authority of HTTP/2.
     pub host: String,
     /// The other fields, names in lower case.
@@ -20,6 +23,8 @@ pub struct Request {
     pub body: Vec<u8>,
     /// Whether the connection goes on after the answer.
     pub keep_alive: bool,
+    /// HTTP/1.0: no chunks, and a connection that goes on is said.
+    pub old: bool,
 }
 
 impl Request {
@@ -29,18 +34,24 @@ impl Request {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    /// The path without the query.
+    /// The path as it was sent.
     #[must_use]
-    pub fn path(&self) -> &str {
-        self.target.split_once('?').map_or(self.target.as_str(), |(path, _)| path)
+    pub fn raw_path(&self) -> &str {
+        self.target.split_once('?').map_or(&self.target, |(path, _)| path)
+    }
+
+    /// The query as it was sent.
+    #[must_use]
+    pub fn raw_query(&self) -> Option<&str> {
+        self.target.split_once('?').map(|(_, query)| query)
     }
 
     /// Names and values of the query, decoded.
     pub fn query(&self) -> impl Iterator<Item = (String, String)> {
-        let query = self.target.split_once('?').map_or("", |(_, query)| query);
+        let query = self.raw_query().unwrap_or_default();
         query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name), decode(value))
+            (target::decode_query(name), target::decode_query(value))
         })
     }
 }
@@ -52,8 +63,29 @@ pub enum Progress {
     Whole(Request, usize),
     /// More bytes are needed. True when the client waits for `100 Continue` before it sends them.
     More(bool),
-    /// No request: the status to answer before closing.
-    Bad(u16),
+    /// No request: what to answer before closing.
+    Bad(Refusal),
+}
+
+/// Why there is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Status code.
+    pub status: u16,
+    /// What is wrong, where clients know a text for it.
+    pub detail: Option<&'static str>,
+}
+
+impl From<u16> for Refusal {
+    fn from(status: u16) -> Refusal {
+        Refusal { status, detail: None }
+    }
+}
+
+impl From<&'static str> for Refusal {
+    fn from(detail: &'static str) -> Refusal {
+        Refusal { status: 400, detail: Some(detail) }
+    }
 }
 
 /// Reads one request from the front of `bytes`.
@@ -63,17 +95,17 @@ pub fn parse(bytes: &[u8]) -> Progress {
     let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let Some(head_size) = head_end(&bytes[start..]) else {
         let too_long = bytes.len() - start > HEAD_BYTES_MAX;
-        return if too_long { Progress::Bad(431) } else { Progress::More(false) };
+        return if too_long { Progress::Bad(431.into()) } else { Progress::More(false) };
     };
     if head_size > HEAD_BYTES_MAX {
-        return Progress::Bad(431);
+        return Progress::Bad(431.into());
     }
     let Ok(head) = std::str::from_utf8(&bytes[start..start + head_size]) else {
-        return Progress::Bad(400);
+        return Progress::Bad(400.into());
     };
     let mut request = match parse_head(head) {
         Ok(request) => request,
-        Err(status) => return Progress::Bad(status),
+        Err(refusal) => return Progress::Bad(refusal),
     };
     let body_start = start + head_size;
     match body(&request, &bytes[body_start..]) {
@@ -82,7 +114,7 @@ pub fn parse(bytes: &[u8]) -> Progress {
             Progress::Whole(request, body_start + size)
         }
         Ok(None) => Progress::More(request.field("expect") == Some("100-continue")),
-        Err(status) => Progress::Bad(status),
+        Err(status) => Progress::Bad(status.into()),
     }
 }
 
@@ -99,37 +131,19 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-fn parse_head(head: &str) -> Result<Request, u16> {
+fn parse_head(head: &str) -> Result<Request, Refusal> {
     let mut lines = head.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
-    let mut words = lines.next().unwrap_or_default().split(' ');
-    let (method, target, version) = (words.next(), words.next(), words.next());
-    let (Some(method), Some(target), Some(version), None) = (method, target, version, words.next())
-    else {
-        return Err(400);
-    };
-    let is_token = |text: &str| {
-        let sound = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-        !text.is_empty() && text.bytes().all(sound)
-    };
-    if !is_token(method) || target.is_empty() {
-        return Err(400);
-    }
-    let modern = match version {
-        "HTTP/1.1" => true,
-        "HTTP/1.0" => false,
-        version if version.starts_with("HTTP/") => return Err(505),
-        _ => return Err(400),
-    };
-    let mut request =
-        Request { method: method.to_owned(), target: target_path(target), ..Request::default() };
+    let mut request = first_line(lines.next().unwrap_or_default())?;
     let mut hosts = 0;
+    let mut is_sound = true;
     for line in lines.filter(|line| !line.is_empty()) {
-        let (name, value) = line.split_once(':').ok_or(400u16)?;
-        if !is_token(name) || value.bytes().any(|b| b < b' ' && b != b'\t') {
-            return Err(400);
+        let (name, value) = line.split_once(':').ok_or(400)?;
+        if value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
+            return Err(400.into());
         }
+        is_sound &= is_token(name);
         if request.fields.len() == FIELDS_MAX {
-            return Err(431);
+            return Err(431.into());
         }
         let (name, value) = (name.to_ascii_lowercase(), value.trim().to_owned());
         if name == "host" {
@@ -139,21 +153,51 @@ fn parse_head(head: &str) -> Result<Request, u16> {
             request.fields.push((name, value));
         }
     }
-    if hosts > 1 || (modern && hosts == 0) {
-        return Err(400);
+    if hosts > 1 {
+        return Err(400.into());
+    }
+    if !request.old && hosts == 0 && request.method != "CONNECT" {
+        return Err("missing required Host header".into());
+    }
+    if !request.host.bytes().all(|b| b.is_ascii_alphanumeric() || HOST_MARKS.contains(&b)) {
+        return Err("malformed Host header".into());
+    }
+    if !is_sound {
+        return Err("invalid header name".into());
     }
     let connection = request.field("connection").unwrap_or_default().to_ascii_lowercase();
     let says = |word: &str| connection.split(',').any(|part| part.trim() == word);
-    request.keep_alive = if modern { !says("close") } else { says("keep-alive") };
+    request.keep_alive = if request.old { says("keep-alive") } else { !says("close") };
     Ok(request)
 }
 
-/// A proxy's request names the whole URL.
-fn target_path(target: &str) -> String {
-    match target.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/".to_owned(), |slash| rest[slash..].to_owned()),
-        None => target.to_owned(),
+/// What a host may hold beside letters and digits. Source: RFC 3986, 3.2.2.
+const HOST_MARKS: &[u8] = b"!$%&'()*+,-.:;=[]_~";
+
+fn is_token(text: &str) -> bool {
+    let sound = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !text.is_empty() && text.bytes().all(sound)
+}
+
+fn first_line(line: &str) -> Result<Request, Refusal> {
+    let mut words = line.split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let (Some(method), Some(target), Some(version), None) = (method, target, version, words.next())
+    else {
+        return Err(400.into());
+    };
+    let old = match version.strip_prefix("HTTP/") {
+        Some("1.0") => true,
+        Some(number) if target::is_one_dot(number) => false,
+        Some(_) => return Err(505.into()),
+        None => return Err(400.into()),
+    };
+    if !is_token(method) {
+        return Err(400.into());
     }
+    let target = target::without_origin(target);
+    let path = target::path(method, &target).ok_or(400)?;
+    Ok(Request { method: method.to_owned(), target, path, old, ..Request::default() })
 }
 
 /// The body and the bytes it took; nothing while it is incomplete.
@@ -220,27 +264,6 @@ fn chunked(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, u16> {
     }
 }
 
-/// Undoes `+` and `%xx`; what is no escape stays as it is.
-fn decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let digits = bytes.get(at + 1..at + 3).and_then(|pair| std::str::from_utf8(pair).ok());
-        let escaped = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok());
-        match (byte, escaped) {
-            (b'%', Some(escaped)) => {
-                decoded.push(escaped);
-                at += 2;
-            }
-            (b'+', _) => decoded.push(b' '),
-            (byte, _) => decoded.push(*byte),
-        }
-        at += 1;
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,7 +293,7 @@ mod tests {
             assert_eq!(size, text.len());
         }
         let (request, _) = whole(texts[0]);
-        assert_eq!((request.path(), request.host.as_str()), ("/health", "a:1"));
+        assert_eq!((request.path.as_str(), request.host.as_str()), ("/health", "a:1"));
         assert_eq!(request.field("x-y"), Some("z"));
         let query: Vec<(String, String)> = request.query().collect();
         assert_eq!(query[0], ("x".to_owned(), "A b".to_owned()));
@@ -289,6 +312,9 @@ mod tests {
             ("FOO\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\n\r\n", 400),
             ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
+            ("GET health HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            ("GET / HTTP/1.1\r\nHost: a\r\nX: \u{1}\r\n\r\n", 400),
+            ("GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
             ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400),
@@ -310,7 +336,25 @@ mod tests {
             (many.as_str(), 431),
         ];
         for (text, status) in rows {
-            assert_eq!(parse(text.as_bytes()), Progress::Bad(status), "{text:.80}");
+            match parse(text.as_bytes()) {
+                Progress::Bad(refusal) => assert_eq!(refusal.status, status, "{text:.80}"),
+                other => panic!("{text:.80} gave {other:?}"),
+            }
+        }
+    }
+
+    /// What Go's server says about a head, this one says too.
+    #[test]
+    fn refusals_with_a_text() {
+        let rows = [
+            ("\r\n", "missing required Host header"),
+            ("Host : a\r\n\r\n", "missing required Host header"),
+            ("Host: a b\r\n\r\n", "malformed Host header"),
+            ("Host: a\r\nX : b\r\n\r\n", "invalid header name"),
+        ];
+        for (fields, detail) in rows {
+            let text = format!("GET / HTTP/1.1\r\n{fields}");
+            assert_eq!(parse(text.as_bytes()), Progress::Bad(detail.into()), "{text}");
         }
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::answer::{Answer, PLAIN};
 use super::parse::Request;
 use super::probe::{Member, Probe};
-use super::{Desk, Port, health};
+use super::{Desk, Port, health, target};
 use crate::log;
 use crate::log::line::timestamp;
 
@@ -84,11 +84,8 @@ pub async fn answer(desk: &Desk, request: &Request) -> Answer {
     if let Some(refusal) = foreign_host(desk, request) {
         return refusal;
     }
-    let mut answer = if request.method == "OPTIONS" {
-        Answer { status: 200, fields: vec![], body: "".into(), chunked: false }
-    } else {
-        route(desk, request).await
-    };
+    let mut answer =
+        if request.method == "OPTIONS" { Answer::empty(200) } else { route(desk, request).await };
     if let Some(origin) = allowed_origin(desk, request) {
         let cors = [
             ("Access-Control-Allow-Headers", "accept, content-type, authorization".to_owned()),
@@ -133,7 +130,13 @@ fn allowed_origin(desk: &Desk, request: &Request) -> Option<String> {
 async fn route(desk: &Desk, request: &Request) -> Answer {
     let (io, probe) = (&desk.io, &*desk.probe);
     let limit = desk.settings.read_time_max;
-    let path = request.path();
+    let path = request.path.as_str();
+    // As it was sent: Go's mux does not look behind escapes here, and escapes them once more.
+    let sent = request.raw_path();
+    let proper = target::clean(sent);
+    if proper != sent && request.method != "CONNECT" {
+        return redirect(request, &target::url(&proper, request.raw_query()));
+    }
     match (desk.port, path) {
         (Port::Client | Port::Metrics, "/health") => {
             health::health(io, probe, limit, request).await
@@ -151,7 +154,9 @@ async fn route(desk: &Desk, request: &Request) -> Answer {
         }
         (Port::Client | Port::Peer, "/version") => only_get(request, || version(probe)),
         (Port::Client, "/debug/vars") => only_get(request, || variables(desk)),
-        (Port::Client, "/v3") if desk.settings.gateway => redirect("/v3/"),
+        (Port::Client, "/v3") if desk.settings.gateway => {
+            redirect(request, &target::url("/v3/", request.raw_query()))
+        }
         (Port::Client, _) if desk.settings.gateway => gateway(request),
         (Port::Peer, "/members") => only_get(request, || members(probe)),
         (Port::Peer, "/downgrade/enabled") => {
@@ -169,9 +174,14 @@ fn only_get(request: &Request, answer: impl FnOnce() -> Answer) -> Answer {
     if request.method == "GET" { answer() } else { Answer::wrong_method("GET") }
 }
 
-fn redirect(to: &str) -> Answer {
-    let body = format!("<a href=\"{to}\">Temporary Redirect</a>.\n\n");
-    let mut answer = Answer::new(307, "text/html; charset=utf-8", body);
+/// Sends a client to the one proper spelling of a path. Only who reads pages is told in one.
+fn redirect(request: &Request, to: &str) -> Answer {
+    let shown = to.replace('&', "&amp;").replace('\'', "&#39;");
+    let body = format!("<a href=\"{shown}\">Temporary Redirect</a>.\n\n");
+    let mut answer = match request.method.as_str() {
+        "GET" | "HEAD" => Answer::new(307, "text/html; charset=utf-8", body),
+        _ => Answer::empty(307),
+    };
     answer.fields.push(("Location", to.to_owned()));
     answer
 }
@@ -208,7 +218,7 @@ fn version(probe: &dyn Probe) -> Answer {
 
 /// The JSON gateway is not part of this build: a known path is told so, an unknown one as by etcd.
 fn gateway(request: &Request) -> Answer {
-    let path = request.path();
+    let path = request.path.as_str();
     let below = path.strip_prefix("/v3/").or_else(|| path.strip_prefix("/v3beta/"));
     let Some(below) = below else { return Answer::not_found() };
     let body = |code: u16, text: &str| format!("{{\"code\":{code}, \"message\":\"{text}\"}}");
