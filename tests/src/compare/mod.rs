@@ -4,6 +4,7 @@
 //! ports and a socket of its own; afterwards the outcomes are put side by side. What may differ
 //! (ids, sizes, times, raft positions) is written over by the rules of [`normal`] first.
 
+pub mod http;
 pub mod normal;
 pub mod play;
 pub mod raw;

@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use super::normal::Names;
 use super::script::{Act, Ctl, Endpoint, Step};
 use super::server::Server;
-use super::{Outcome, raw};
+use super::{Outcome, http, raw};
 
 /// How long one command may take before it is killed. The checks of etcdctl take a minute.
 const COMMAND_SECONDS: u64 = 20;
@@ -82,6 +82,7 @@ impl<'a> Player<'a> {
             }
             Act::Ctl(ctl) => self.ctl(ctl, &step.text),
             Act::Raw(method, text) => raw::call(self.server, self.endpoint, method, text),
+            Act::Http(bytes) => http::exchange(self.server, bytes),
             Act::Start(name, ctl) => self.start(name, ctl, &step.text),
             Act::Send(name, line) => self.send(name, line),
             Act::Stop(name, count) => self.stop(name, Some(*count)),

@@ -11,6 +11,8 @@
 //!                                   $NAME stands for it from here on
 //!   unordered                       sort the output lines of the command above
 //!   raw METHOD FIELD... [; FIELD...] one gRPC call; messages separated by a semicolon
+//!   http "TEXT"                     bytes for the TCP listener; \n is sent as \r\n, and an empty
+//!                                   line follows where there is none
 //!   start NAME ctl ARG...           an etcdctl in the background
 //!   send NAME LINE                  a line for its stdin
 //!   stop NAME COUNT                 wait for COUNT lines of its stdout, interrupt it, take its
@@ -44,6 +46,8 @@ pub enum Act {
     Ctl(Ctl),
     /// Make a gRPC call: path, and the text of its messages.
     Raw(String, String),
+    /// Send these bytes and take what comes until the server closes or is silent.
+    Http(Vec<u8>),
     /// Run etcdctl in the background.
     Start(String, Ctl),
     /// Write a line to its stdin.
@@ -138,6 +142,10 @@ fn parse(line: &str) -> Result<Act, String> {
             let (method, messages) = rest.split_once(' ').unwrap_or((rest, ""));
             Ok(Act::Raw(method.to_owned(), messages.to_owned()))
         }
+        "http" => match words(rest)?.as_slice() {
+            [text] => Ok(Act::Http(request_bytes(text))),
+            _ => Err("one text in quotes is needed".to_owned()),
+        },
         "start" => {
             let (name, tail) = name_and(rest)?;
             let args = tail.strip_prefix("ctl ").ok_or("only ctl runs in the background")?;
@@ -153,6 +161,11 @@ fn parse(line: &str) -> Result<Act, String> {
         "restart" => Ok(Act::Restart),
         _ => Err("no such step".to_owned()),
     }
+}
+
+fn request_bytes(text: &str) -> Vec<u8> {
+    let end = if text.contains("\n\n") { "" } else { "\n\n" };
+    format!("{text}{end}").replace('\n', "\r\n").into_bytes()
 }
 
 /// Splits a line into arguments.
@@ -219,5 +232,7 @@ mod tests {
         assert_eq!(split(r#"get --x="a\tb" ''"#), ["get", "--x=a\tb", ""]);
         assert_eq!(split(r#"put "\x41\\" '\x'"#), ["put", "A\\", "\\x"]);
         assert!(words("put 'a").is_err());
+        assert_eq!(request_bytes("GET /\nHost: a"), b"GET /\r\nHost: a\r\n\r\n");
+        assert_eq!(request_bytes("PUT /\n\nbody"), b"PUT /\r\n\r\nbody");
     }
 }
