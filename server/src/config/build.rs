@@ -40,6 +40,7 @@ impl Config {
             cors: s.list("cors"),
             host_whitelist: s.list("host-whitelist"),
             auth_token: s.text("auth-token"),
+            cipher_suites: s.list("cipher-suites"),
             auth_token_ttl_s: s.uint("auth-token-ttl"),
             bcrypt_cost: s.uint("bcrypt-cost"),
             enable_grpc_gateway: s.flag("enable-grpc-gateway"),

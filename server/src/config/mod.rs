@@ -120,6 +120,8 @@ pub struct Config {
     pub cors: Vec<String>,
     pub host_whitelist: Vec<String>,
     pub auth_token: String,
+    /// `--cipher-suites`: names only, for the TLS that is not part of this build.
+    pub cipher_suites: Vec<String>,
     pub auth_token_ttl_s: u64,
     pub bcrypt_cost: u64,
     pub enable_grpc_gateway: bool,

@@ -187,9 +187,9 @@ fn parse_magnitude(text: &str) -> Result<u128, &'static str> {
     let mut value: u128 = 0;
     let mut last_is_digit = prefixed;
     for byte in digits.bytes() {
-        // An underscore stands between digits or behind the base prefix, and only with a prefix.
+        // An underscore stands between digits or behind the base prefix.
         if byte == b'_' {
-            if !last_is_digit || !prefixed {
+            if !last_is_digit {
                 return Err(SYNTAX);
             }
             last_is_digit = false;
@@ -250,7 +250,11 @@ mod tests {
         assert_eq!(parse_uint("017"), Ok(15));
         assert_eq!(parse_uint("0x_ff"), Ok(255));
         assert_eq!(parse_uint("0"), Ok(0));
-        assert_eq!(parse_uint("1_000"), Err("parse error"));
+        assert_eq!(parse_uint("1_000"), Ok(1_000));
+        assert_eq!(parse_uint("0_17"), Ok(0o17));
+        assert_eq!(parse_uint("1__0"), Err("parse error"));
+        assert_eq!(parse_uint("_1"), Err("parse error"));
+        assert_eq!(parse_uint("1_"), Err("parse error"));
         assert_eq!(parse_uint("-1"), Err("parse error"));
         assert_eq!(parse_uint(""), Err("parse error"));
         assert_eq!(parse_uint("18446744073709551616"), Err("value out of range"));

@@ -456,6 +456,10 @@ fn start_errors() {
         err("error parsing CompactionRetention: time: invalid duration \"foo\"")
     );
     assert_eq!(start(&["--auth-token", "foo"]), err("auth: invalid auth options"));
+    let suites = "TLS_RSA_WITH_AES_128_CBC_SHA,TLS_AES_128_GCM_SHA256";
+    assert_eq!(start(&["--cipher-suites", suites]), Ok(()));
+    let unknown = err("unexpected TLS cipher suite \"foo\"");
+    assert_eq!(start(&["--cipher-suites", &format!("{suites},foo")]), unknown);
     assert!(start(&["--initial-cluster", "m1=http://a:1,m2=http://a:2"]).is_err());
     assert_eq!(check::compaction_retention("revision", "10m"), Ok(600_000_000_000));
     assert_eq!(check::compaction_retention("periodic", "2"), Ok(7_200_000_000_000));
