@@ -236,10 +236,11 @@ impl Replica {
         let encoded = command.encode();
         // Measured as etcd does, so that the same request is too large here and there.
         let size = encoded.len().saturating_sub(COMMAND_HEADER_SIZE) + PROPOSAL_OVERHEAD_BYTES;
-        if size > self.config.max_request_bytes {
+        let is_own = deadline == NEVER;
+        if size > self.config.max_request_bytes && !is_own {
             return Err(Reason::RequestTooLarge.into());
         }
-        if deadline != NEVER && queue.bytes() + encoded.len() > PROPOSALS_BYTES_MAX {
+        if !is_own && queue.bytes() + encoded.len() > PROPOSALS_BYTES_MAX {
             return Err(Reason::TooManyRequests.into());
         }
         let queued = self.io.now();

@@ -171,7 +171,12 @@ impl Replica {
         };
         answer.map(|_| ()).map_err(|error| {
             let cause = self.life.failure();
-            OpenError::Failed(cause.unwrap_or_else(|| format!("the first command: {error:?}")))
+            OpenError::Failed(cause.unwrap_or_else(|| match error {
+                Error::Refuse(why) | Error::Retry(why) => {
+                    format!("the member's first command was refused ({why:?})")
+                }
+                Error::Redirect(_) | Error::Stop => "the member stopped as it began".to_owned(),
+            }))
         })
     }
 
