@@ -19,11 +19,12 @@ const (
 	spaceWriters  = 8
 	spaceKeys     = 20
 	spaceBytes    = 100_000
-	spacePatience = 120 * time.Second
+	spacePatience = 60 * time.Second
 )
 
 // runFill overwrites 160 keys of 100 kB in turn, `rounds` times each, compacts every second, and
-// waits wherever the server says that the disk is full. Every acknowledged write is noted in
+// waits wherever the server says that the disk is full: as long as it takes, but never so long that
+// no writer at all gets on. Every acknowledged write is noted in
 // `noted`, which an earlier run may have begun.
 func runFill(endpoint, noted string, rounds int) int {
 	c := (&Server{Fixed: endpoint}).Client()
@@ -32,7 +33,9 @@ func runFill(endpoint, noted string, rounds int) int {
 	var mutex sync.Mutex
 	var refused atomic.Int64
 	var failure atomic.Value
-	until := time.Now().Add(spacePatience)
+	var progress atomic.Int64
+	progress.Store(time.Now().UnixNano())
+	stuck := func() bool { return time.Since(time.Unix(0, progress.Load())) > spacePatience }
 	stop := make(chan struct{})
 	go compactEverySecond(c, stop)
 	var writers sync.WaitGroup
@@ -49,9 +52,10 @@ func runFill(endpoint, noted string, rounds int) int {
 				for {
 					_, err := c.Put(context.Background(), key, value)
 					if err == nil {
+						progress.Store(time.Now().UnixNano())
 						break
 					}
-					if err != rpctypes.ErrNoSpace || time.Now().After(until) {
+					if err != rpctypes.ErrNoSpace || stuck() {
 						failure.Store(fmt.Sprintf("put %s: %v", key, err))
 						return
 					}
