@@ -39,6 +39,8 @@ pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 4096;
 pub const COMPACTION_SLICES_PER_PAUSE: u32 = 64;
 /// See `COMPACTION_SLICES_PER_PAUSE`.
 pub const COMPACTION_PAUSE: Duration = Duration::from_millis(1);
+/// How often removal looks whether the reads it waits for have ended.
+pub const COMPACTION_HELD_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of log after which a checkpoint starts, unless the state is larger.
 pub const CHECKPOINT_LOG_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Bytes appended between two looks at how much log there is, at most.

@@ -121,6 +121,9 @@ pub const CONNECTION_HELD_FULL_BYTES: usize = 64 * 1024;
 pub const READ_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of header lists that the open calls of one connection may hold.
 pub const HEADS_PER_CONNECTION_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// How long a unary list keeps its revision from being removed; a client that reads slower sees it
+/// end as compacted when a compaction passes.
+pub const LIST_PIN_TIME_MAX: Duration = Duration::from_secs(60);
 /// Bytes of key-values of a list that are held; a longer one is read again as it is sent.
 pub const LIST_HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// As [`LIST_HELD_BYTES_MAX`], while memory is tight.

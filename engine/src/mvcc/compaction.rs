@@ -39,6 +39,8 @@ pub(super) struct Compaction {
     keeps_any: bool,
     waiting: VecDeque<Revision>,
     paused: bool,
+    /// No compaction above this revision begins to remove.
+    held: Option<Revision>,
     /// Versions removed since the store was made or loaded.
     removed_count: u64,
     pub(super) remembered: Remembered,
@@ -66,6 +68,7 @@ impl Default for Compaction {
             keeps_any: false,
             waiting: VecDeque::new(),
             paused: false,
+            held: None,
             removed_count: 0,
             remembered: Remembered::default(),
         }
@@ -105,7 +108,7 @@ impl Mvcc {
     }
 
     /// Goes on with removal by about `steps` records. True when there is more to do and removal is
-    /// not paused.
+    /// neither paused nor held.
     pub fn compact_slice(&mut self, steps: usize) -> bool {
         let mut left = steps;
         while left > 0 && !self.compaction.paused {
@@ -118,7 +121,21 @@ impl Mvcc {
             };
             self.compaction.pass = if done { self.next_stage(pass) } else { Some(pass) };
         }
-        self.removal_waits() && !self.compaction.paused
+        self.removal_waits() && !self.compaction.paused && !self.removal_is_held()
+    }
+
+    /// Lets no compaction above `lowest` begin to remove: reads at that revision go on. One that
+    /// has begun is below every read that is still allowed.
+    pub fn hold_removal(&mut self, lowest: Option<Revision>) {
+        self.compaction.held = lowest;
+    }
+
+    /// Whether the next compaction waits for reads below it.
+    #[must_use]
+    pub fn removal_is_held(&self) -> bool {
+        let next = self.compaction.waiting.front();
+        self.compaction.pass.is_none()
+            && next.zip(self.compaction.held).is_some_and(|(next, held)| *next > held)
     }
 
     /// Holds back removal while a checkpoint streams; `false` lets it go on. The compacted
@@ -142,6 +159,9 @@ impl Mvcc {
     fn take_pass(&mut self) -> Option<Pass> {
         if let Some(pass) = self.compaction.pass.take() {
             return Some(pass);
+        }
+        if self.removal_is_held() {
+            return None;
         }
         let target = self.compaction.waiting.pop_front()?;
         assert!(target > self.compaction.swept, "compactions are scheduled in order");

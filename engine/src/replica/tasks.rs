@@ -8,9 +8,11 @@ use ringbolt_io::local::{Bell, Promise, receipt};
 
 use super::Replica;
 use crate::limits::{
-    COMPACTION_PAUSE, COMPACTION_SLICE_MAX, COMPACTION_SLICES_PER_PAUSE, COMPACTION_STEPS,
-    COMPACTION_STEPS_PER_SLICE_MAX, IDLE_TICKS, LEASE_TICK, REVISIONS_RESERVED_BLOCK,
+    COMPACTION_HELD_PAUSE, COMPACTION_PAUSE, COMPACTION_SLICE_MAX, COMPACTION_SLICES_PER_PAUSE,
+    COMPACTION_STEPS, COMPACTION_STEPS_PER_SLICE_MAX, IDLE_TICKS, LEASE_TICK,
+    REVISIONS_RESERVED_BLOCK,
 };
+use crate::state::Removal;
 use crate::types::Revision;
 
 impl Replica {
@@ -119,12 +121,15 @@ impl Replica {
         loop {
             self.compaction.bell.heard().await;
             let mut slices = 0u32;
-            while self.remove_slice() {
+            loop {
                 slices += 1;
-                // A read may hold removal back for a few turns: waiting for it costs no core.
-                match slices % COMPACTION_SLICES_PER_PAUSE {
-                    0 => self.io.sleep(COMPACTION_PAUSE).await,
-                    _ => self.io.yield_now().await,
+                match self.remove_slice() {
+                    Removal::Done => break,
+                    Removal::Held => self.io.sleep(COMPACTION_HELD_PAUSE).await,
+                    Removal::More if slices.is_multiple_of(COMPACTION_SLICES_PER_PAUSE) => {
+                        self.io.sleep(COMPACTION_PAUSE).await;
+                    }
+                    Removal::More => self.io.yield_now().await,
                 }
             }
             if !self.compaction.paused.get() {
@@ -133,19 +138,20 @@ impl Replica {
         }
     }
 
-    /// One slice; true when there is more.
-    fn remove_slice(&self) -> bool {
+    /// One slice.
+    fn remove_slice(&self) -> Removal {
         let start = self.io.now();
         let mut state = self.state.borrow_mut();
         for _ in 0..COMPACTION_STEPS_PER_SLICE_MAX / COMPACTION_STEPS {
-            if !state.compact_slice(COMPACTION_STEPS) {
-                return false;
+            let removal = state.compact_slice(COMPACTION_STEPS, start);
+            if removal != Removal::More {
+                return removal;
             }
             if self.io.now().since(start) > COMPACTION_SLICE_MAX {
                 break;
             }
         }
-        true
+        Removal::More
     }
 }
 

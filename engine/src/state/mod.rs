@@ -13,6 +13,7 @@
 mod apply;
 mod change;
 mod deletes;
+mod pins;
 mod rolling;
 mod txn;
 
@@ -28,19 +29,19 @@ pub mod validate;
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
-use std::rc::Rc;
-
+use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::{AlarmRequest, AlarmType, alarm_request::AlarmAction};
 
 use crate::error::Reason;
 use crate::lease::LeaseTable;
 use crate::mvcc::Mvcc;
-use crate::types::{MemberId, RaftIndex, Term};
+use crate::types::{MemberId, RaftIndex, Revision, Term};
+use pins::Pins;
 
 pub use alarms::Alarms;
 pub use command::{Command, Reply};
 pub use members::{ConfState, Member, Members};
+pub use pins::Pin;
 pub use read::{Budget, RangeCursor, RangeStream, Step, StreamStep};
 pub use rolling::Rolling;
 pub use validate::Limits;
@@ -89,14 +90,18 @@ pub struct State {
     applied: RaftIndex,
     applied_term: Term,
     rolling: Rolling,
-    /// Reads that need compacted versions to stay.
-    pins: Rc<Cell<usize>>,
+    pins: Pins,
 }
 
-/// While it lives, [`State::compact_slice`] removes nothing.
-#[derive(Debug)]
-pub struct Pin {
-    pins: Rc<Cell<usize>>,
+/// What a slice of removal left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Nothing, or a checkpoint streams.
+    Done,
+    /// More at once.
+    More,
+    /// More when the reads have ended that need what comes next.
+    Held,
 }
 
 impl Default for StateConfig {
@@ -135,7 +140,7 @@ impl State {
             applied: RaftIndex(0),
             applied_term: Term(0),
             rolling: Rolling::default(),
-            pins: Rc::default(),
+            pins: Pins::default(),
         }
     }
 
@@ -201,18 +206,21 @@ impl State {
         })
     }
 
-    /// Keeps compacted versions in place until the pin is dropped. For reads that were begun at a
-    /// revision and must end there; they last a few turns, never as long as a client likes.
+    /// Keeps the versions of `at` in place until the pin is dropped, or `until` at the longest. For
+    /// reads that were begun at a revision and should end there.
     #[must_use]
-    pub fn pin(&self) -> Pin {
-        self.pins.set(self.pins.get() + 1);
-        Pin { pins: Rc::clone(&self.pins) }
+    pub fn pin(&self, at: Revision, until: MonoTime) -> Pin {
+        self.pins.pin(at, until)
     }
 
-    /// Removes compacted versions, `steps` at most; true if there is more to do. Nothing is removed
-    /// while a read pins them.
-    pub fn compact_slice(&mut self, steps: usize) -> bool {
-        self.pins.get() > 0 || self.mvcc.compact_slice(steps)
+    /// Removes compacted versions, `steps` at most, but none that a pin needs.
+    pub fn compact_slice(&mut self, steps: usize, now: MonoTime) -> Removal {
+        self.mvcc.hold_removal(self.pins.lowest(now));
+        match self.mvcc.compact_slice(steps) {
+            true => Removal::More,
+            false if self.mvcc.removal_is_held() => Removal::Held,
+            false => Removal::Done,
+        }
     }
 
     /// Checks the whole state: its parts, and that keys and leases agree. O(keys).
@@ -230,12 +238,5 @@ impl State {
             std::ops::ControlFlow::Continue(())
         });
         assert_eq!(attached, self.leases.attached_count(), "L2: no lease holds a dead key");
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        let pins = self.pins.get().checked_sub(1).expect("each pin is counted once");
-        self.pins.set(pins);
     }
 }

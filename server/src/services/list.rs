@@ -4,14 +4,16 @@
 //! read:   walk to the end ──► all of it held, or the first LIST_HELD_BYTES_MAX and the exact size
 //! answer: what is held ──► the rest, read again at the same revision as flow control has room
 //! ```
-//! Nothing is pinned between two pieces: when a compaction passes the list's revision before a slow
-//! client has read it all, its call ends as `compacted`.
+//! The revision stays pinned for `LIST_PIN_TIME_MAX`, but not while memory is tight. When a
+//! compaction passes it after that, before a slow client has read all, the call ends as
+//! `compacted`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use prost::{Message, encoding};
+use ringbolt_engine::state::Pin;
 use ringbolt_engine::state::read::{Budget, RangeCursor, Step};
 use ringbolt_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse};
@@ -23,7 +25,8 @@ use crate::connection::Call;
 use crate::error::status_of;
 use crate::grpc::Status;
 use crate::limits::{
-    LIST_HELD_BYTES_MAX, LIST_HELD_TIGHT_BYTES, LIST_REFILL_KEYS, RANGE_CHUNK_BYTES,
+    LIST_HELD_BYTES_MAX, LIST_HELD_TIGHT_BYTES, LIST_PIN_TIME_MAX, LIST_REFILL_KEYS,
+    RANGE_CHUNK_BYTES,
 };
 
 /// Field number of `RangeResponse.kvs`.
@@ -41,8 +44,10 @@ pub(super) struct Listed {
 
 /// The part of a list that is not held.
 struct Rest {
-    /// Reads what follows the last key held, at the list's revision.
+    /// Reads what follows the last key held.
     request: RangeRequest,
+    /// The list's revision.
+    pin: Rc<Pin>,
     /// How many key-values are not held.
     count: usize,
     /// Their size in the encoded answer.
@@ -51,7 +56,8 @@ struct Rest {
 
 /// Reads a range in steps; between two of them writes and other reads have their turn.
 pub(super) async fn read(keyspace: &Keyspace, range: RangeRequest) -> Result<Listed, Status> {
-    let opened = RangeCursor::unary(&keyspace.replica.state(), &range);
+    let until = keyspace.io.now() + LIST_PIN_TIME_MAX;
+    let opened = RangeCursor::unary(&keyspace.replica.state(), &range, until);
     let mut cursor = opened.map_err(status_of)?;
     let in_key_order = is_in_key_order(&range);
     let tight = keyspace.is_tight();
@@ -78,12 +84,11 @@ pub(super) async fn read(keyspace: &Keyspace, range: RangeRequest) -> Result<Lis
         }
         keyspace.io.yield_now().await;
     };
-    let header = last.header.as_ref().map_or(0, |header| header.revision);
     let rest = (count > 0).then(|| {
         let after = kvs.last().expect("a list with a rest holds its beginning");
-        let revision = if range.revision > 0 { range.revision } else { header };
-        let request = RangeRequest { key: next_key(&after.key), revision, ..range };
-        Rest { request, count, bytes }
+        let request = RangeRequest { key: next_key(&after.key), ..range };
+        let pin = cursor.pin().expect("a unary range has one");
+        Rest { request, pin, count, bytes }
     });
     last.kvs = kvs;
     Ok(Listed { response: last, rest })
@@ -152,7 +157,11 @@ impl Rest {
     async fn refill(&mut self, keyspace: &Keyspace) -> Result<VecDeque<KeyValue>, Status> {
         let left = i64::try_from(self.count).unwrap_or(i64::MAX);
         self.request.limit = left.min(LIST_REFILL_KEYS);
-        let opened = RangeCursor::unary(&keyspace.replica.state(), &self.request);
+        if keyspace.is_tight() {
+            self.pin.release();
+        }
+        let pin = self.pin.clone();
+        let opened = RangeCursor::pinned(&keyspace.replica.state(), &self.request, pin);
         let mut cursor = opened.map_err(status_of)?;
         let mut kvs = VecDeque::new();
         loop {
@@ -205,6 +214,8 @@ mod tests {
 
     const KEYS: usize = 6000;
     const VALUE_BYTES: usize = 2000;
+    /// What makes memory tight in a budget of 1 MiB.
+    const TIGHT_BYTES: usize = 1 << 18;
 
     /// Runs `test` on a keyspace of `KEYS` keys, under a budget.
     fn with_keys(test: impl AsyncFnOnce(Rc<Keyspace>) + 'static) {
@@ -239,7 +250,7 @@ mod tests {
         };
         let share = Share::new(1 << 20);
         // Memory is tight: little of a list is held.
-        share.recharge(Owner::Output, 0, 1 << 18);
+        share.recharge(Owner::Output, 0, TIGHT_BYTES);
         Keyspace::new(io, replica, settings, Rc::new(KeyCounts::default()), share)
     }
 
@@ -275,7 +286,8 @@ mod tests {
         });
     }
 
-    /// A compaction that passes the list's revision ends it; limits hold across the parts.
+    /// A compaction does not end a list that is being read, but gives its revision up once memory
+    /// is tight; limits hold across the parts.
     #[test]
     fn a_long_list_that_was_compacted_away() {
         with_keys(async |keyspace| {
@@ -289,6 +301,13 @@ mod tests {
             let revision = keyspace.revision().0;
             let compaction = CompactionRequest { revision, physical: false };
             keyspace.replica.propose(Command::Compact(compaction)).await.expect("a revision");
+            keyspace.share.recharge(Owner::Output, TIGHT_BYTES, 0);
+            keyspace.io.sleep(LIST_PIN_TIME_MAX - Duration::from_secs(5)).await;
+            let more = rest.refill(&keyspace).await.expect("its revision is pinned");
+            let behind = i64::try_from(listed.response.kvs.len()).expect("few");
+            assert_eq!(more[0].mod_revision, 2 + behind);
+            // What a pin keeps is given back where memory is needed.
+            keyspace.share.recharge(Owner::Output, 0, TIGHT_BYTES);
             let status = rest.refill(&keyspace).await.expect_err("it is gone");
             assert_eq!(
                 &status.message[..],

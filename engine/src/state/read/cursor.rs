@@ -8,7 +8,9 @@
 //! ```
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
+use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse, ResponseHeader};
 use ringbolt_proto::mvccpb::KeyValue;
 
@@ -47,8 +49,7 @@ pub enum Step {
 /// A range that is being read. It belongs to one request and lives on the keyspace's home shard.
 ///
 /// Concatenating the key-values of all steps gives the answer. A cursor made by
-/// [`RangeCursor::unary`] holds back the removal of compacted versions until it is dropped, so it
-/// must be stepped to its end without waiting for the client in between.
+/// [`RangeCursor::unary`] pins its revision: a compaction that passes it does not end the read.
 #[derive(Debug)]
 pub struct RangeCursor {
     at: Revision,
@@ -59,18 +60,43 @@ pub struct RangeCursor {
     count: u64,
     is_counted: bool,
     count_only: bool,
-    pin: Option<Pin>,
+    pin: Option<Rc<Pin>>,
 }
 
 impl RangeCursor {
-    /// Opens a unary `Range` that was validated.
+    /// Opens a unary `Range` that was validated. Its revision is pinned, `until` at the longest.
     ///
     /// *Errors*: [`Reason::FutureRevision`], [`Reason::Compacted`].
-    pub fn unary(state: &State, request: &RangeRequest) -> Result<RangeCursor, Reason> {
+    pub fn unary(
+        state: &State,
+        request: &RangeRequest,
+        until: MonoTime,
+    ) -> Result<RangeCursor, Reason> {
         let at = state.mvcc.check_revision(request.revision)?;
-        let mut cursor = RangeCursor::at(&state.mvcc, at, state.mvcc.revision(), request);
-        cursor.pin = Some(state.pin());
+        let pin = Rc::new(state.pin(at, until));
+        RangeCursor::pinned(state, request, pin)
+    }
+
+    /// Opens a range at the revision of a pin, whatever the request says.
+    ///
+    /// *Errors*: [`Reason::Compacted`]: the pin has expired, and the revision is gone.
+    pub fn pinned(
+        state: &State,
+        request: &RangeRequest,
+        pin: Rc<Pin>,
+    ) -> Result<RangeCursor, Reason> {
+        if !pin.is_live() {
+            state.mvcc.check_revision(pin.at().0)?;
+        }
+        let mut cursor = RangeCursor::at(&state.mvcc, pin.at(), state.mvcc.revision(), request);
+        cursor.pin = Some(pin);
         Ok(cursor)
+    }
+
+    /// The pin of this range, to go on at its revision; none for a stream.
+    #[must_use]
+    pub fn pin(&self) -> Option<Rc<Pin>> {
+        self.pin.clone()
     }
 
     /// Opens a cursor at a readable revision.
@@ -104,10 +130,10 @@ impl RangeCursor {
 
     /// Does the next portion of work.
     ///
-    /// *Errors*: [`Reason::Compacted`] if the revision was compacted meanwhile and this cursor does
-    /// not pin it.
+    /// *Errors*: [`Reason::Compacted`] if the revision was compacted meanwhile and is not pinned.
     pub fn step(&mut self, state: &State, budget: Budget) -> Result<Step, Reason> {
-        if self.pin.is_none() && self.at < state.mvcc.compacted() {
+        let is_pinned = self.pin.as_ref().is_some_and(|pin| pin.is_live());
+        if !is_pinned && self.at < state.mvcc.compacted() {
             return Err(Reason::Compacted);
         }
         Ok(self.walk(&state.mvcc, budget))
@@ -131,7 +157,6 @@ impl RangeCursor {
         if !self.collector.is_drained() {
             return Step::More(kvs);
         }
-        self.pin = None;
         let header = Some(ResponseHeader { revision: self.header.0, ..ResponseHeader::default() });
         let count = i64::try_from(self.count).expect("keys in memory are fewer than 2^63");
         Step::Last(RangeResponse { header, kvs, more, count })

@@ -2,8 +2,8 @@
 //!
 //! A read fixes its revision when it is opened and then walks the index by a [`RangeCursor`], a
 //! bounded number of keys at a time. Between two steps anything may happen to the store: versions
-//! at the fixed revision do not change, and a compaction either waits for the read to end (a unary
-//! `Range` pins removal) or ends it (`RangeStream`).
+//! at the fixed revision do not change, and a compaction either leaves them in place until the read
+//! ends (a unary `Range` pins its revision) or ends it (`RangeStream`).
 
 mod collect;
 mod cursor;

@@ -10,10 +10,13 @@ use std::time::Duration;
 use super::*;
 use crate::lease::Deadlines;
 use crate::limits::RANGE_COUNT_BACK_MAX;
-use crate::state::Command;
 use crate::state::tests::golden::Store;
 use crate::state::tests::script;
+use crate::state::{Command, Removal};
 use crate::types::LeaseId;
+
+const NOW: MonoTime = MonoTime(0);
+const UNTIL: MonoTime = MonoTime(1_000);
 
 fn parse(text: &str) -> RangeRequest {
     let Request::RequestRange(request) = script::request(text) else { panic!("{text}") };
@@ -162,7 +165,8 @@ proptest! {
         let expected = model(&store.state, &request);
         let at_once = range(&store.state, &request).expect("the revision exists");
         prop_assert_eq!(&at_once, &expected);
-        let mut cursor = RangeCursor::unary(&store.state, &request).expect("the revision exists");
+        let opened = RangeCursor::unary(&store.state, &request, UNTIL);
+        let mut cursor = opened.expect("the revision exists");
         let (stepped, _) = run(&mut cursor, &store.state, Budget { keys, bytes });
         prop_assert_eq!(&stepped, &expected);
     }
@@ -175,7 +179,8 @@ fn a_unary_range_is_one_moment() {
     let mut store = store();
     let request = parse("get k \\0 limit=35");
     let expected = range(&store.state, &request).expect("the newest revision");
-    let mut cursor = RangeCursor::unary(&store.state, &request).expect("the newest revision");
+    let mut cursor =
+        RangeCursor::unary(&store.state, &request, UNTIL).expect("the newest revision");
     let Ok(Step::More(first)) = cursor.step(&store.state, Budget { keys: 10, bytes: 9999 }) else {
         panic!("thirty keys need more than one step")
     };
@@ -183,12 +188,36 @@ fn a_unary_range_is_one_moment() {
     store.play("del k \\0");
     let revision = store.state.mvcc.revision().0;
     store.apply(&compact(revision)).expect("the revision exists");
-    assert!(store.state.compact_slice(1000), "removal waits");
+    assert_eq!(store.state.compact_slice(1000, NOW), Removal::Held);
     let (mut rest, _) = run(&mut cursor, &store.state, Budget { keys: 10, bytes: 9999 });
     rest.kvs.splice(0..0, first);
     assert_eq!(rest, expected);
     drop(cursor);
-    while store.state.compact_slice(1000) {}
+    while store.state.compact_slice(1000, NOW) == Removal::More {}
+    store.state.check();
+}
+
+/// Removal waits for the reads that were there when the compaction came, not for later ones, and
+/// for none longer than its pin lasts: then the read ends as compacted.
+#[test]
+fn lists_do_not_hold_removal_for_ever() {
+    let mut store = store();
+    let request = parse("get k \\0");
+    let mut early = RangeCursor::unary(&store.state, &request, UNTIL).expect("the newest revision");
+    store.play("put k05 other");
+    let revision = store.state.mvcc.revision().0;
+    store.apply(&compact(revision)).expect("the revision exists");
+    let late = RangeCursor::unary(&store.state, &request, UNTIL).expect("the newest revision");
+    assert_eq!(store.state.compact_slice(1000, NOW), Removal::Held);
+    let again = RangeCursor::pinned(&store.state, &request, early.pin().expect("unary"));
+    let (whole, _) = run(&mut again.expect("pinned"), &store.state, Budget::UNLIMITED);
+    assert_eq!(whole.kvs[5].version, 1, "before the last put");
+    while store.state.compact_slice(1000, UNTIL) == Removal::More {}
+    assert!(!store.state.mvcc.removal_waits(), "the later read needs nothing that was removed");
+    assert_eq!(early.step(&store.state, Budget::STEP), Err(Reason::Compacted));
+    let again = RangeCursor::pinned(&store.state, &request, early.pin().expect("unary"));
+    assert_eq!(again.err(), Some(Reason::Compacted));
+    drop(late);
     store.state.check();
 }
 
@@ -262,7 +291,7 @@ fn a_stream_is_pinned_to_its_revision() {
     store.play("put k05 other");
     store.play("put z 1");
     store.apply(&compact(revision)).expect("the revision exists");
-    while store.state.compact_slice(1000) {}
+    while store.state.compact_slice(1000, NOW) == Removal::More {}
     let rest = chunks(&mut stream, &store.state);
     let all: Vec<_> =
         first.kvs.into_iter().chain(rest.iter().flat_map(|c| c.kvs.clone())).collect();

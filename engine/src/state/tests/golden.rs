@@ -14,6 +14,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::request_op::Request;
 use ringbolt_proto::etcdserverpb::{
     AlarmRequest, CompactionRequest, LeaseGrantRequest, LeaseRevokeRequest,
@@ -22,7 +23,7 @@ use ringbolt_proto::etcdserverpb::{
 use super::script;
 use crate::error::Reason;
 use crate::lease::effective_ttl_s;
-use crate::state::{Command, Reply, State, StateConfig, read, validate};
+use crate::state::{Command, Removal, Reply, State, StateConfig, read, validate};
 use crate::types::{LeaseId, RaftIndex, Term};
 
 /// Plays one file.
@@ -125,7 +126,7 @@ impl Store {
     fn compact(&mut self, revision: i64) -> Result<Vec<String>, Reason> {
         let request = CompactionRequest { revision, physical: true };
         let Reply::Compact(reply) = self.apply(&Command::Compact(request))? else { panic!() };
-        while self.state.compact_slice(1000) {}
+        while self.state.compact_slice(1000, MonoTime(0)) == Removal::More {}
         Ok(vec![format!("compacted at {}", reply.header.expect("set").revision)])
     }
 
