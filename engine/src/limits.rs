@@ -30,15 +30,11 @@ pub const LEASE_TICK: Duration = Duration::from_millis(500);
 /// applying them takes a small part of a turn.
 pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 128;
 /// Time one slice of physical removal takes, at most by about one part of it.
-pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(100);
+pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(50);
 /// Records one part of a slice looks at.
 pub const COMPACTION_STEPS: usize = 32;
 /// Records one slice looks at in all.
 pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 4096;
-/// Slices between two pauses of physical removal, and how long a pause is.
-pub const COMPACTION_SLICES_PER_PAUSE: u32 = 64;
-/// See `COMPACTION_SLICES_PER_PAUSE`.
-pub const COMPACTION_PAUSE: Duration = Duration::from_millis(1);
 /// How often removal looks whether the reads it waits for have ended.
 pub const COMPACTION_HELD_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of log after which a checkpoint starts, unless the state is larger.

@@ -46,6 +46,8 @@ struct Core {
     timer_sequence: Cell<u64>,
     generation: Cell<u64>,
     mail: RefCell<Vec<Waker>>,
+    /// Tasks that go on after the next visit to the driver.
+    yielded: RefCell<Vec<Waker>>,
     /// Answers of one visit; kept for its memory.
     done: RefCell<Vec<(Token, Done)>>,
     spin: Cell<Duration>,
@@ -146,6 +148,7 @@ impl Executor {
             timer_sequence: Cell::new(0),
             generation: Cell::new(0),
             mail: RefCell::default(),
+            yielded: RefCell::default(),
             done: RefCell::default(),
             spin: Cell::new(Duration::ZERO),
         };
@@ -184,14 +187,15 @@ impl Executor {
         }
     }
 
-    /// Polls ready tasks until none is left or the turn's budget is spent; true when some are left.
+    /// Polls ready tasks until none is left or the turn's budget is spent; true when some are left
+    /// or have yielded.
     pub fn run_ready(&self) -> bool {
         for _ in 0..POLLS_PER_TURN_MAX {
-            let Some(next) = self.core.ready.with(VecDeque::pop_front) else { return false };
+            let Some(next) = self.core.ready.with(VecDeque::pop_front) else { break };
             next.queued.store(false, Ordering::Relaxed);
             self.core.poll_task(next.index, next.generation);
         }
-        self.core.ready.with(|queue| !queue.is_empty())
+        self.core.ready.with(|queue| !queue.is_empty()) || !self.core.yielded.borrow().is_empty()
     }
 
     /// One visit to the driver without waiting, then everything that became ready. For simulation.
@@ -241,6 +245,10 @@ impl Executor {
         }
         self.core.done.replace(done);
         progress |= self.core.fire_timers();
+        // Behind what the visit brought: a long job in pieces lets it go first.
+        for waker in self.core.yielded.borrow_mut().drain(..) {
+            waker.wake();
+        }
         progress
     }
 }
@@ -452,14 +460,15 @@ impl Io {
         self.sleep_until(self.now() + wait)
     }
 
-    /// Lets every other ready task run once.
+    /// Lets every other ready task run once, and what the driver has for them meanwhile: between
+    /// two pieces of a long job, however short, nobody waits longer than a piece.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         std::future::poll_fn(|context| {
             if std::mem::replace(&mut yielded, true) {
                 return Poll::Ready(());
             }
-            context.waker().wake_by_ref();
+            self.core.yielded.borrow_mut().push(context.waker().clone());
             Poll::Pending
         })
         .await;

@@ -8,9 +8,8 @@ use ringbolt_io::local::{Bell, Promise, receipt};
 
 use super::Replica;
 use crate::limits::{
-    COMPACTION_HELD_PAUSE, COMPACTION_PAUSE, COMPACTION_SLICE_MAX, COMPACTION_SLICES_PER_PAUSE,
-    COMPACTION_STEPS, COMPACTION_STEPS_PER_SLICE_MAX, IDLE_TICKS, LEASE_TICK,
-    REVISIONS_RESERVED_BLOCK,
+    COMPACTION_HELD_PAUSE, COMPACTION_SLICE_MAX, COMPACTION_STEPS, COMPACTION_STEPS_PER_SLICE_MAX,
+    IDLE_TICKS, LEASE_TICK, REVISIONS_RESERVED_BLOCK,
 };
 use crate::state::Removal;
 use crate::types::Revision;
@@ -120,15 +119,10 @@ impl Replica {
     async fn remove_history(self: Rc<Self>) {
         loop {
             self.compaction.bell.heard().await;
-            let mut slices = 0u32;
             loop {
-                slices += 1;
                 match self.remove_slice() {
                     Removal::Done => break,
                     Removal::Held => self.io.sleep(COMPACTION_HELD_PAUSE).await,
-                    Removal::More if slices.is_multiple_of(COMPACTION_SLICES_PER_PAUSE) => {
-                        self.io.sleep(COMPACTION_PAUSE).await;
-                    }
                     Removal::More => self.io.yield_now().await,
                 }
             }

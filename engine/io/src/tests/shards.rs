@@ -36,6 +36,26 @@ fn timers_fire_in_order_and_not_early() {
     });
 }
 
+/// A task that does a long job in pieces does not go on before answers and timers had their turn.
+#[test]
+fn between_two_pieces_the_driver_is_visited() {
+    over_each(|io, _| async move {
+        let done = Rc::new(Cell::new(false));
+        let (set, clock) = (done.clone(), io.clone());
+        let task = io.spawn("waits for a moment", async move {
+            clock.sleep(Duration::from_nanos(1)).await;
+            set.set(true);
+        });
+        let mut pieces = 0;
+        while !done.get() {
+            io.yield_now().await;
+            pieces += 1;
+        }
+        assert!(pieces < 10, "{pieces} pieces before a timer that was due");
+        task.await;
+    });
+}
+
 /// 10 000 tasks that sleep, yield and end are all run, and leave nothing behind.
 #[test]
 fn ten_thousand_tasks() {
