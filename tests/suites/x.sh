@@ -4,7 +4,7 @@ set -euo pipefail
 
 source tests/suites/needs.sh
 
-SUITES=(unit sim compare client h2spec hostile badinput corruption crash seccomp keyspaces controlplane figures)
+SUITES=(unit sim planted compare client h2spec hostile badinput corruption crash seccomp keyspaces controlplane figures)
 RESULTS=${RESULTS_DIR:-target/results}
 BIN=target/release/ringbolt
 

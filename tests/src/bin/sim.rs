@@ -5,28 +5,31 @@
 //! sim --seeds 1..200 --minutes 3   many runs, as many as begin within three minutes
 //! sim --seed 7 --twice             and again, to see the same trace
 //! sim --seed 7 --faults power,slow only with these kinds of faults
-//! sim --planted 300                looks for each planted mistake
 //! sim --hours 500                  runs until so many simulated hours have passed
 //! sim --crash-points 20000         a crash at every operation, until there were so many
 //! sim --seed 12 --crash-at 31 --kind power --mode safe   one crash point again
 //! ```
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringbolt_io::planted::{NAMES, plant};
 use ringbolt_io::sim::CrashKind;
 use tests::sim::faults::{Coverage, FaultSet};
+use tests::sim::pace::Pace;
 use tests::sim::points::{Point, crash_at};
 use tests::sim::replica::Ours;
 use tests::sim::run::{Options, Report, simulate};
 use tests::sim::shrink::shrink;
 use tests::sim::store::Mode;
+
+/// The worlds live on what they allocate.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What replays a run, before its arguments.
 const COMMAND: &str = "cargo run -p tests --release --bin sim --";
@@ -55,10 +58,10 @@ struct Arguments {
     /// Kinds of faults, with commas, or `none`; without it each seed draws its own.
     #[arg(long, value_parser = FaultSet::parse)]
     faults: Option<FaultSet>,
-    /// Looks for each planted mistake, in so many seeds at most, and shows which checker found it.
-    /// Needs a build with the feature `planted`.
-    #[arg(long)]
-    planted: Option<u64>,
+    /// Only runs of this pace, dense or sparse; without it each seed draws its own. A sparse run
+    /// has few requests in 120 times the span.
+    #[arg(long, value_parser = pace)]
+    pace: Option<Pace>,
     /// Reports a failure as it is, without looking for a smaller run that fails.
     #[arg(long)]
     no_shrink: bool,
@@ -80,6 +83,14 @@ struct Arguments {
     /// Goes on after a failure and counts them.
     #[arg(long)]
     keep_going: bool,
+}
+
+fn pace(text: &str) -> Result<Pace, String> {
+    match text {
+        "dense" => Ok(Pace::Dense),
+        "sparse" => Ok(Pace::Sparse),
+        _ => Err("dense or sparse".into()),
+    }
 }
 
 fn range(text: &str) -> Result<(u64, u64), String> {
@@ -153,9 +164,6 @@ fn show_progress(total: &Total, hours: u64) {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let begin = Instant::now();
-    if let Some(seeds) = arguments.planted {
-        return find_planted(seeds, &arguments);
-    }
     let total = Total::default();
     let (from, to) = match (arguments.seed, arguments.seeds) {
         (Some(seed), _) => (seed, seed + 1),
@@ -225,6 +233,7 @@ fn random(seed: u64, arguments: &Arguments, total: &Total) {
         span: Duration::from_secs(arguments.span_s),
         modes: modes(arguments),
         faults: arguments.faults,
+        pace: arguments.pace,
     };
     let mut report = simulate::<Ours>(&options);
     if arguments.twice && report.failure.is_none() {
@@ -253,7 +262,12 @@ fn replay_of(options: &Options) -> String {
         None => String::new(),
     };
     let faults = options.faults.map(|faults| format!(" --faults {faults}")).unwrap_or_default();
-    format!("--seed {} --span-s {}{mode}{faults}", options.seed, options.span.as_secs())
+    let pace = match options.pace {
+        Some(Pace::Dense) => " --pace dense",
+        Some(Pace::Sparse) => " --pace sparse",
+        None => "",
+    };
+    format!("--seed {} --span-s {}{mode}{faults}{pace}", options.seed, options.span.as_secs())
 }
 
 fn name_of(mode: Mode) -> &'static str {
@@ -291,50 +305,6 @@ fn point(point: Point, arguments: &Arguments, total: &Total) -> bool {
     let replay = format!("--seed {seed} --crash-at {at} --kind {kind} --mode {mode}");
     total.add(&report, &replay, arguments.keep_going);
     reached && report.failure.is_none()
-}
-
-/// A table of the mistakes that can be planted: after how many seeds each was found, and by whom.
-fn find_planted(seeds: u64, arguments: &Arguments) -> ExitCode {
-    if !plant(Some(NAMES[0].0)) {
-        eprintln!("this build holds no mistakes: build with --features planted");
-        return ExitCode::FAILURE;
-    }
-    plant(None);
-    let next = AtomicUsize::new(0);
-    let rows = Mutex::new(vec![None; NAMES.len()]);
-    thread::scope(|scope| {
-        for _ in 0..arguments.threads.max(1) {
-            scope.spawn(|| {
-                while let Some((mistake, _)) = NAMES.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    plant(Some(*mistake));
-                    let found = (1..=seeds).find_map(|seed| Some((seed, caught(seed, arguments)?)));
-                    plant(None);
-                    let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                    rows[*mistake as usize] = found;
-                }
-            });
-        }
-    });
-    let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut table = comfy_table::Table::new();
-    table.set_header(["planted", "seeds", "what the checker said"]);
-    for ((_, name), found) in NAMES.iter().zip(&rows) {
-        match found {
-            Some((seeds, said)) => table.add_row([*name, &seeds.to_string(), said]),
-            None => table.add_row([*name, "-", "NOT FOUND"]),
-        };
-    }
-    println!("{table}");
-    if rows.iter().all(Option::is_some) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// What goes wrong in a run of this seed, in short.
-fn caught(seed: u64, arguments: &Arguments) -> Option<String> {
-    let span = Duration::from_secs(arguments.span_s);
-    let (modes, faults) = (modes(arguments), arguments.faults);
-    let failure = simulate::<Ours>(&Options { seed, span, modes, faults }).failure?;
-    let line = failure.lines().next().unwrap_or_default();
-    Some(line.chars().take(120).collect())
 }
 
 fn report(total: &Total, took: Duration) {

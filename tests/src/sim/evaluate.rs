@@ -83,6 +83,9 @@ impl View<'_> {
     }
 
     fn range(&self, start: &[u8], range_end: &[u8]) -> Vec<KeyValue> {
+        if self.changed.is_empty() {
+            return self.model.range(start, range_end, self.at);
+        }
         let mut live: BTreeMap<Bytes, KeyValue> = BTreeMap::new();
         for kv in self.model.range(start, range_end, self.at) {
             live.insert(kv.key.clone(), kv);
@@ -141,9 +144,8 @@ impl View<'_> {
     }
 
     fn revoke(&mut self, lease: i64) {
-        let mut doomed = self.range(&[0], &[0]);
-        doomed.retain(|kv| kv.lease == lease);
-        self.remove(&doomed);
+        assert!(self.changed.is_empty(), "a revocation stands alone");
+        self.remove(&self.model.leased(lease, self.at));
     }
 
     fn remove(&mut self, doomed: &[KeyValue]) {

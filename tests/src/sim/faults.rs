@@ -31,16 +31,18 @@ pub enum Fault {
     HalfClosedStreams,
     SlowReaders,
     ReconnectStorm,
+    CrashAtWrite,
+    FailedFlush,
 }
 
 use Fault::{
-    CancelledCalls, ClockJump, CrashAtOperation, CrashInRecovery, Drift, FailedRead, FailedWrite,
-    FullDisk, HalfClosedStreams, Kill, LateWrites, Misdirected, Pause, Power, ReconnectStorm,
-    RottenBit, Slow, SlowReaders, WallJump, ZeroedBlock,
+    CancelledCalls, ClockJump, CrashAtOperation, CrashAtWrite, CrashInRecovery, Drift, FailedFlush,
+    FailedRead, FailedWrite, FullDisk, HalfClosedStreams, Kill, LateWrites, Misdirected, Pause,
+    Power, ReconnectStorm, RottenBit, Slow, SlowReaders, WallJump, ZeroedBlock,
 };
 
 /// Every kind, with its name on the command line.
-pub const NAMES: [(Fault, &str); 20] = [
+pub const NAMES: [(Fault, &str); 22] = [
     (Kill, "kill"),
     (Power, "power"),
     (CrashAtOperation, "crash-at-operation"),
@@ -61,6 +63,8 @@ pub const NAMES: [(Fault, &str); 20] = [
     (HalfClosedStreams, "half-closed-streams"),
     (SlowReaders, "slow-readers"),
     (ReconnectStorm, "reconnect-storm"),
+    (CrashAtWrite, "crash-at-write"),
+    (FailedFlush, "failed-flush"),
 ];
 
 /// Some kinds of faults.

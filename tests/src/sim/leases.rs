@@ -32,8 +32,24 @@ struct Lease {
     /// It is gone, and nobody asked for it since.
     dead: bool,
     generation: u64,
-    /// Grants and renewals that were acknowledged in this boot: called and returned.
+    /// Grants and renewals that were acknowledged in this boot, in that order: when each returned,
+    /// and the latest call of all so far.
     renewals: Vec<(MonoTime, MonoTime)>,
+}
+
+impl Lease {
+    /// Called at one moment and acknowledged at another, no earlier than those before.
+    fn renew(&mut self, called: MonoTime, returned: MonoTime) {
+        let (before, latest) = self.renewals.last().copied().unwrap_or_default();
+        assert!(returned >= before, "a clock never runs backwards");
+        self.renewals.push((returned, latest.max(called)));
+    }
+
+    /// The latest call that was acknowledged by `now`.
+    fn renewed(&self, now: MonoTime) -> Option<MonoTime> {
+        let count = self.renewals.partition_point(|(returned, _)| *returned <= now);
+        self.renewals[..count].last().map(|(_, latest)| *latest)
+    }
 }
 
 /// What was certain of a lease when a request about it was made.
@@ -99,7 +115,7 @@ impl LeaseBook {
         lease.generation += 1;
         (lease.certain, lease.carried, lease.dead) = (!lease.unclear, false, false);
         lease.unclear &= lease.grants_open > 0;
-        lease.renewals.push((called, now));
+        lease.renew(called, now);
         self.alive.insert(id);
     }
 
@@ -152,7 +168,7 @@ impl LeaseBook {
             return Err(format!("lease {id} of {} s was renewed to {ttl_s} s", lease.ttl_s));
         }
         if same && !lease.dead {
-            lease.renewals.push((called, now));
+            lease.renew(called, now);
         }
         Ok(())
     }
@@ -232,8 +248,7 @@ impl LeaseBook {
     /// Until when it must live, as far as was acknowledged before `now`.
     fn guaranteed(&self, lease: &Lease, now: MonoTime) -> MonoTime {
         let ttl = Duration::from_secs(u64::try_from(lease.ttl_s).unwrap_or(0));
-        let answered = lease.renewals.iter().filter(|(_, returned)| *returned <= now);
-        let renewed = answered.map(|(called, _)| *called + ttl).max().unwrap_or_default();
+        let renewed = lease.renewed(now).map(|called| called + ttl).unwrap_or_default();
         let opened = self.opened.filter(|_| lease.carried).map(|opened| opened + ttl);
         let extra = if lease.renew_called { Duration::ZERO } else { self.election };
         renewed.max(opened.map(|until| until + extra).unwrap_or_default())
@@ -309,7 +324,7 @@ impl LeaseBook {
             let lease = self.leases.get_mut(&id).expect("it is a key");
             lease.renewals.clear();
             if alive {
-                lease.renewals.push((now, now));
+                lease.renew(now, now);
             }
         }
     }

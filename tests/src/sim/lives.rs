@@ -19,7 +19,9 @@ enum End {
     Now,
     Closed,
     AtOperation,
+    AtWrite,
     LogFails,
+    FlushFails,
     Rot(Fault),
     Misdirect,
 }
@@ -32,10 +34,8 @@ impl<S: Store> Run<S> {
     /// nobody can mend: the run is over.
     pub(super) fn life(&mut self) -> Result<bool, String> {
         let kind = self.draw_kind();
-        // Most lives are short: beginnings and ends are where things go wrong.
         let busy = self.sites.iter().any(|site| site.load.think_us <= 10_000);
-        let span = Duration::from_millis(5 << self.rng.below(if busy { 9 } else { 13 }));
-        let span = span + Duration::from_millis(self.rng.below(5));
+        let span = self.pace.life(&mut self.rng, busy);
         self.spoil_disk();
         if self.wants(Fault::CrashInRecovery, 6) {
             let ops = self.rng.between((1, 60));
@@ -48,6 +48,9 @@ impl<S: Store> Run<S> {
         if self.wants(Fault::FailedRead, 8) {
             return self.fail_reads(kind);
         }
+        if self.wants(Fault::FailedFlush, 10) {
+            return self.fail_flushes(kind, span);
+        }
         self.start();
         self.run_to(&[Stage::Serving, Stage::Idle])?;
         self.disturb(span)?;
@@ -57,7 +60,19 @@ impl<S: Store> Run<S> {
             End::AtOperation => {
                 let ops = self.rng.between((1, 400));
                 self.world.crash_after_ops(self.machine, ops, kind);
-                self.run_for(Duration::from_secs(2))?;
+                self.run_for(self.pace.patience())?;
+            }
+            End::AtWrite => {
+                // Of one block or of several, which can be torn.
+                let bytes_min = if self.rng.below(4) == 0 { 1 } else { 8192 };
+                let others = self.rng.below(12);
+                self.world.crash_at_write(self.machine, (bytes_min, others), kind);
+                self.run_for(self.pace.patience())?;
+            }
+            End::FlushFails => {
+                self.world.disk_faults(self.machine, |disk| disk.sync_error_ppm = 300_000);
+                self.run_for(2 * span)?;
+                return self.finish(kind);
             }
             End::LogFails => {
                 let after = self.rng.below(100);
@@ -106,7 +121,9 @@ impl<S: Store> Run<S> {
         }
         for (fault, end) in [
             (Fault::CrashAtOperation, End::AtOperation),
+            (Fault::CrashAtWrite, End::AtWrite),
             (Fault::FailedWrite, End::LogFails),
+            (Fault::FailedFlush, End::FlushFails),
             (Fault::RottenBit, End::Rot(Fault::RottenBit)),
             (Fault::ZeroedBlock, End::Rot(Fault::ZeroedBlock)),
         ] {
@@ -140,7 +157,7 @@ impl<S: Store> Run<S> {
         }
         for _ in 0..self.rng.below(4) {
             self.run_for(span / 2)?;
-            let by = Duration::from_millis(self.rng.between((1, 3_000)));
+            let by = self.pace.jump(&mut self.rng);
             if self.wants(Fault::ClockJump, 4) {
                 self.world.jump_monotonic(self.machine, by);
                 self.sites.iter().for_each(|site| site.skipped(by));
@@ -184,6 +201,15 @@ impl<S: Store> Run<S> {
         self.start();
         self.run_to(&[Stage::Serving, Stage::Idle, Stage::Refused])?;
         self.world.disk_faults(self.machine, |disk| disk.read_error_ppm = 0);
+        self.finish(kind)
+    }
+
+    /// Flushes fail now and then, also those of a recovery: the store may refuse to open or stop.
+    fn fail_flushes(&mut self, kind: CrashKind, span: Duration) -> Result<bool, String> {
+        self.world.disk_faults(self.machine, |disk| disk.sync_error_ppm = 100_000);
+        self.start();
+        self.run_to(&[Stage::Serving, Stage::Idle, Stage::Refused])?;
+        self.run_for(span)?;
         self.finish(kind)
     }
 

@@ -13,15 +13,16 @@
 //! - durability of each mode over kill -9 and loss of power, revisions that never go back, fences
 //!   where history may be shorter: [`recovery`],
 //! - watchers: [`watches`],
-//! - leases: never ended early, never for ever, never back from the dead: [`leases`].
-//!
+//! - leases: never ended early, never for ever, never back from the dead: [`leases`],
 //! - the state that is replayed from disk, hash by hash: [`audit`],
+//! - no block of a log segment is written over: [`blocks`],
 //! - progress once faults are over: [`run`].
 //!
 //! Two ways to run: [`run`] crashes at random moments and faults at random operations; [`points`]
 //! enumerates a crash at every single operation of a short life.
 
 mod audit;
+mod blocks;
 pub mod claims;
 pub mod evaluate;
 pub mod faults;
@@ -30,6 +31,7 @@ pub mod leases;
 mod lives;
 pub mod model;
 pub mod oracle;
+pub mod pace;
 pub mod plain;
 pub mod points;
 pub mod recovery;

@@ -5,6 +5,7 @@
 //! may ask, not of what the model knows.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use ringbolt_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
@@ -109,16 +110,22 @@ impl Model {
     /// A key at a revision.
     #[must_use]
     pub fn get(&self, key: &[u8], at: i64) -> Option<&KeyValue> {
-        let versions = self.keys.get(key)?;
-        let count = versions.partition_point(|(main, _)| *main <= at);
-        versions[..count].last()?.1.as_ref()
+        version_at(self.keys.get(key)?, at)
     }
 
     /// Live keys of a range at a revision, in key order.
     #[must_use]
     pub fn range(&self, start: &[u8], range_end: &[u8], at: i64) -> Vec<KeyValue> {
-        let keys = self.keys.keys().filter(|key| contains(start, range_end, key));
-        keys.filter_map(|key| self.get(key, at)).cloned().collect()
+        let from = self.keys.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+        let keys = from.take_while(|(key, _)| contains(start, range_end, key));
+        keys.filter_map(|(_, versions)| version_at(versions, at)).cloned().collect()
+    }
+
+    /// Live keys of a lease at a revision, in key order.
+    #[must_use]
+    pub fn leased(&self, lease: i64, at: i64) -> Vec<KeyValue> {
+        let live = self.keys.values().filter_map(|versions| version_at(versions, at));
+        live.filter(|kv| kv.lease == lease).cloned().collect()
     }
 
     /// The whole state at a revision.
@@ -145,6 +152,11 @@ impl Model {
         let kvs = self.range(&request.key, &request.range_end, read_at);
         page(kvs, request, at)
     }
+}
+
+fn version_at(versions: &[(i64, Option<KeyValue>)], at: i64) -> Option<&KeyValue> {
+    let count = versions.partition_point(|(main, _)| *main <= at);
+    versions[..count].last()?.1.as_ref()
 }
 
 /// Cuts, sorts and strips the keys of a range as the request wants them.

@@ -485,6 +485,10 @@ impl<const WRONG: usize> Store for Plain<WRONG> {
         Ok(())
     }
 
+    async fn failed(&self) -> String {
+        std::future::pending().await
+    }
+
     fn check(&self) {
         assert!(self.compacted() <= self.revision());
     }

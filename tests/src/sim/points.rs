@@ -8,9 +8,11 @@ use std::time::Duration;
 use ringbolt_io::sim::CrashKind;
 
 use super::faults::FaultSet;
-use super::run::{Report, Run, guarded};
+use super::pace::Pace;
+use super::run::{Options, Report, Run, guarded};
 use super::site::{Load, Stage};
 use super::store::{Mode, Store};
+use super::workload::Mix;
 
 /// One point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +37,19 @@ pub fn crash_at<S: Store>(point: Point) -> (Report, bool) {
             watchers: 1,
             think_us: 1_000,
             requests: Some(14),
-            value_bytes_max: 6_000,
+            mix: Mix::SMALL,
             cancels: true,
             slow_readers: false,
             mute_watchers: 0,
         };
-        let modes = [point.mode];
-        let mut run = Run::<S>::new(point.seed, Some(&modes), Some(load), FaultSet::NONE);
+        let options = Options {
+            seed: point.seed,
+            span: Duration::ZERO,
+            modes: Some(vec![point.mode]),
+            faults: Some(FaultSet::NONE),
+            pace: Some(Pace::Dense),
+        };
+        let mut run = Run::<S>::new(&options, Some(load));
         let outcome = through(&mut run, point, &mut reached);
         let outcome = outcome.and_then(|()| run.failure().map_or(Ok(()), Err));
         run.report(outcome)

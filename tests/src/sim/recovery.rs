@@ -175,7 +175,7 @@ impl Oracle {
         if revision < known {
             return Err(format!("revision {revision} after {known} was shown"));
         }
-        let right = visible(self.model.log(0), compacted, known);
+        let right = visible(self.model.log(compacted), compacted, known);
         let given = shown.events.iter().map(|(at, events)| (*at, events.as_slice()));
         let given = visible(given, compacted, known);
         if right != given {

@@ -265,6 +265,10 @@ impl Store for Ours {
         audit::replay(io, place, (wal, state), seen).await.map(|_| ())
     }
 
+    async fn failed(&self) -> String {
+        self.replica.failed().await
+    }
+
     fn check(&self) {
         self.replica.state().check();
         self.hub.borrow().check();

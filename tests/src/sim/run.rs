@@ -1,16 +1,20 @@
 //! One seeded run: lives of a process and the ways they end, then quiet, then the last judgement.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ringbolt_io::sim::{CrashKind, DiskFaults, MachineId, Rng, SimConfig, World};
 
+use super::blocks::Blocks;
 use super::faults::{Coverage, Fault, FaultSet};
+use super::pace::Pace;
 use super::recovery::Ending;
 use super::site::{Load, Site, Stage};
 use super::store::{Mode, Place, Store};
-use super::workload::LEASE_TTL_S;
+use super::workload::Mix;
 
 /// What a run is made of, all drawn from its seed.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Options {
     pub modes: Option<Vec<Mode>>,
     /// Kinds of faults; `None` draws them.
     pub faults: Option<FaultSet>,
+    /// How fast its clients are; `None` draws it.
+    pub pace: Option<Pace>,
 }
 
 impl Options {
@@ -30,6 +36,12 @@ impl Options {
     #[must_use]
     pub fn faults(&self) -> FaultSet {
         self.faults.unwrap_or_else(|| FaultSet::draw(self.seed))
+    }
+
+    /// The pace of the run.
+    #[must_use]
+    pub fn pace(&self) -> Pace {
+        self.pace.unwrap_or_else(|| Pace::draw(self.seed))
     }
 }
 
@@ -65,24 +77,22 @@ pub(super) struct Run<S: Store> {
     pub(super) shards: usize,
     pub(super) crashes: u64,
     pub(super) faults: FaultSet,
+    pub(super) pace: Pace,
     pub(super) coverage: Coverage,
+    blocks: Rc<RefCell<Blocks>>,
 }
 
 const ELECTION: Duration = Duration::from_secs(1);
-/// Longer than a store may take to open, close or stop.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than a store may take to open, close or stop, and than a process is paused.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// How long clients go on without faults before the quiet: longer than the slowest one thinks.
 const PROGRESS_SPAN: Duration = Duration::from_secs(2);
 
 impl<S: Store> Run<S> {
     /// An empty machine and its keyspaces.
-    pub(super) fn new(
-        seed: u64,
-        modes: Option<&[Mode]>,
-        load: Option<Load>,
-        faults: FaultSet,
-    ) -> Run<S> {
+    pub(super) fn new(options: &Options, load: Option<Load>) -> Run<S> {
         super::plain::empty_vault();
+        let (seed, faults, pace) = (options.seed, options.faults(), options.pace());
         let mut rng = Rng::new(seed ^ 0x0072_696e_6762_6f6c);
         let sector_bytes = if rng.coin() { 512 } else { 4096 };
         let config = SimConfig { sector_bytes, ..SimConfig::default() };
@@ -92,7 +102,7 @@ impl<S: Store> Run<S> {
         let all = [Mode::Safe, Mode::Safe, Mode::NoFsync, Mode::Memory];
         let drawn = [Mode::Safe, all[rng.index(all.len())], all[rng.index(all.len())]];
         let count = 1 + rng.index(drawn.len());
-        let modes = modes.unwrap_or(&drawn[..count]);
+        let modes = options.modes.as_deref().unwrap_or(&drawn[..count]);
         let mut sites = Vec::new();
         for (number, mode) in modes.iter().enumerate() {
             let name = ["default", "events", "third"][number];
@@ -102,12 +112,16 @@ impl<S: Store> Run<S> {
                 flush_interval: Duration::from_millis(rng.between((20, 300))),
                 election_timeout: ELECTION,
             };
-            let load = load.clone().unwrap_or_else(|| draw_load(&mut rng, faults));
+            let load = load.clone().unwrap_or_else(|| draw_load(&mut rng, faults, pace));
             sites.push(Site::new(name, place, load, rng.fork()));
         }
         let shards = if rng.coin() { 1 } else { sites.len() };
         let coverage = Coverage::default();
-        Run { world, machine, sites, rng, shards, crashes: 0, faults, coverage }
+        let blocks = Rc::new(RefCell::new(Blocks::default()));
+        let seen = blocks.clone();
+        let see = move |path: &Path, at, bytes: &[u8]| seen.borrow_mut().write(path, at, bytes);
+        world.on_write(machine, Rc::new(see));
+        Run { world, machine, sites, rng, shards, crashes: 0, faults, pace, coverage, blocks }
     }
 
     /// Starts the process: every keyspace on its home shard.
@@ -139,7 +153,8 @@ impl<S: Store> Run<S> {
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        self.sites.iter().find_map(|site| site.failure())
+        let wrong = self.sites.iter().find_map(|site| site.failure());
+        wrong.or_else(|| self.blocks.borrow().wrong())
     }
 
     /// Runs until every keyspace is at one of these stages.
@@ -148,7 +163,7 @@ impl<S: Store> Run<S> {
         let machine = self.machine;
         let mut wrong = None;
         let there = self.world.run_until(PATIENCE, |world| {
-            wrong = sites.iter().find_map(|site| site.failure());
+            wrong = sites.iter().find_map(|site| site.wrong_at(stages));
             wrong.is_some()
                 || !world.is_running(machine)
                 || sites.iter().all(|site| stages.contains(&site.stage.get()))
@@ -202,7 +217,9 @@ impl<S: Store> Run<S> {
         self.run_to(&[Stage::Serving, Stage::Idle])?;
         self.progress()?;
         self.sites.iter().for_each(|site| site.quiet());
-        self.run_for(Duration::from_secs(LEASE_TTL_S.1) + 2 * ELECTION + Duration::from_secs(4))?;
+        let ttl = self.sites.iter().map(|site| site.load.mix.lease_ttl_s.1).max().unwrap_or(0);
+        let thought = Duration::from_micros(self.think_us());
+        self.run_for(Duration::from_secs(ttl + 4) + thought + 2 * ELECTION)?;
         self.no_refusal()?;
         self.sites.iter().for_each(|site| site.judge_quiet());
         self.close()?;
@@ -214,13 +231,18 @@ impl<S: Store> Run<S> {
         self.audit()
     }
 
+    /// How long the slowest client thinks, at most.
+    fn think_us(&self) -> u64 {
+        self.sites.iter().map(|site| site.load.think_us).max().unwrap_or(0)
+    }
+
     /// Without a fault every keyspace does what clients ask.
     fn progress(&mut self) -> Result<(), String> {
         let done = |sites: &[Rc<Site<S>>]| -> Vec<u64> {
             sites.iter().map(|site| site.done.get()).collect()
         };
         let before = done(&self.sites);
-        self.run_for(PROGRESS_SPAN)?;
+        self.run_for(PROGRESS_SPAN + 8 * Duration::from_micros(self.think_us()))?;
         let after = done(&self.sites);
         match before.iter().zip(&after).position(|(before, after)| before >= after) {
             Some(at) => Err(format!("keyspace {} does nothing", self.sites[at].name)),
@@ -241,7 +263,7 @@ impl<S: Store> Run<S> {
     }
 
     fn whole(&mut self, options: &Options) -> Result<(), String> {
-        while self.world.now() < options.span {
+        while self.world.now() < self.pace.stretch(options.span) {
             if !self.life()? {
                 return self.failure().map_or(Ok(()), Err);
             }
@@ -266,13 +288,18 @@ impl<S: Store> Run<S> {
     }
 }
 
-fn draw_load(rng: &mut Rng, faults: FaultSet) -> Load {
+fn draw_load(rng: &mut Rng, faults: FaultSet, pace: Pace) -> Load {
     Load {
-        clients: usize::try_from(rng.between((1, 8))).expect("few"),
+        clients: usize::try_from(pace.clients(rng)).expect("few"),
         watchers: usize::try_from(rng.between((0, 5))).expect("few"),
-        think_us: [1_000, 10_000, 50_000, 100_000, 400_000, 1_000_000][rng.index(6)],
+        think_us: pace.think_us(rng),
         requests: None,
-        value_bytes_max: [100, 3_000, 40_000][rng.index(3)],
+        mix: Mix {
+            value_bytes_max: [100, 3_000, 40_000][rng.index(3)],
+            keys: [14, 14, 400][rng.index(3)],
+            lease_ttl_s: pace.lease_ttl_s(rng),
+            compactions_percent: [100, 20, 3][rng.index(3)],
+        },
         cancels: faults.has(Fault::CancelledCalls),
         slow_readers: faults.has(Fault::SlowReaders),
         mute_watchers: if faults.has(Fault::HalfClosedStreams) { 3 } else { 0 },
@@ -283,7 +310,7 @@ fn draw_load(rng: &mut Rng, faults: FaultSet) -> Load {
 #[must_use]
 pub fn simulate<S: Store>(options: &Options) -> Report {
     guarded(|| {
-        let mut run = Run::<S>::new(options.seed, options.modes.as_deref(), None, options.faults());
+        let mut run = Run::<S>::new(options, None);
         let outcome = run.whole(options);
         run.report(outcome)
     })

@@ -52,7 +52,7 @@ mod tests {
             all.insert(fault);
         }
         let span = Duration::from_secs(30);
-        let options = Options { seed: 1, span, modes: None, faults: Some(all) };
+        let options = Options { seed: 1, span, modes: None, faults: Some(all), pace: None };
         let needs = |options: &Options| {
             let faults = options.faults();
             faults.has(Fault::Pause) && faults.has(Fault::Kill) && options.span.as_secs() >= 7

@@ -14,7 +14,7 @@ use super::recovery::{Ending, Recovery, Stored};
 use super::request::Failure;
 use super::store::{Message, Place, Store, WatchSpec};
 use super::watches::WatchLog;
-use super::workload::Writer;
+use super::workload::{Mix, Writer};
 
 /// What a flush takes at most on a simulated disk that is slow: so much older than the flush
 /// interval may be what a power loss takes.
@@ -31,8 +31,8 @@ pub struct Load {
     pub think_us: u64,
     /// Requests of each client in one life; `None` is no end.
     pub requests: Option<u64>,
-    /// Bytes of the longest value.
-    pub value_bytes_max: u64,
+    /// What they ask.
+    pub mix: Mix,
     /// Clients often go away before their answer comes.
     pub cancels: bool,
     /// Watchers often read nothing for a long time.
@@ -96,7 +96,7 @@ impl<S: Store> Site<S> {
     pub fn new(name: &str, place: Place, load: Load, mut rng: Rng) -> Rc<Site<S>> {
         let flush_bound = place.flush_interval + FLUSH_TIME_MAX;
         let oracle = Oracle::new(place.mode, flush_bound, place.election_timeout);
-        let mut writer = Writer::new(rng.fork(), String::new(), 1);
+        let mut writer = Writer::new(rng.fork(), String::new(), load.mix);
         let watches = (0..load.watchers).map(|_| WatchLog::new(writer.watch_spec(), None));
         let watches = watches.collect();
         Rc::new(Site {
@@ -126,6 +126,14 @@ impl<S: Store> Site<S> {
     /// What went wrong first.
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
+    }
+
+    /// What is wrong while a run waits for one of these stages: a store that refuses comes to no
+    /// other one.
+    pub(super) fn wrong_at(&self, stages: &[Stage]) -> Option<String> {
+        let refuses = self.stage.get() == Stage::Refused && !stages.contains(&Stage::Refused);
+        let why = if refuses { self.refused.borrow().clone() } else { None };
+        self.failure().or(why.map(|why| format!("keyspace {} refuses: {why}", self.name)))
     }
 
     /// Puts a verdict on record; the first one that fails counts.
@@ -245,13 +253,19 @@ impl<S: Store> Site<S> {
         for number in 0..self.load.clients {
             let rng = self.rng.borrow_mut().fork();
             let name = format!("{number}.{}", self.requests.get());
-            let writer = Writer::new(rng, name, self.load.value_bytes_max);
+            let writer = Writer::new(rng, name, self.load.mix);
             self.clients_alive.set(self.clients_alive.get() + 1);
             io.spawn("client", self.clone().client(io.clone(), store.clone(), writer));
         }
+        let (site, clock, failing) = (self.clone(), io.clone(), store.clone());
+        io.spawn("end of the store", async move {
+            let cause = failing.failed().await;
+            site.stopped(&clock, &cause);
+        });
         io.spawn("storms", self.clone().storms(io.clone(), store.clone()));
         for _ in 0..self.load.mute_watchers {
-            let spec = Writer::new(self.rng.borrow_mut().fork(), String::new(), 1).watch_spec();
+            let mut spec = Writer::new(self.rng.borrow_mut().fork(), String::new(), self.load.mix);
+            let spec = spec.watch_spec();
             let (_, watch) = store.watch(&spec, None);
             io.spawn("mute watcher", async move {
                 let _held = watch;
@@ -260,7 +274,7 @@ impl<S: Store> Site<S> {
         }
         for number in 0..self.load.watchers {
             let rng = self.rng.borrow_mut().fork();
-            let writer = Writer::new(rng, String::new(), 1);
+            let writer = Writer::new(rng, String::new(), self.load.mix);
             io.spawn("watcher", self.clone().watcher(io.clone(), store.clone(), number, writer));
         }
     }
@@ -271,7 +285,8 @@ impl<S: Store> Site<S> {
             self.storm.heard().await;
             self.storms.set(self.storms.get() + 1);
             for _ in 0..STORM_WATCHERS {
-                let mut writer = Writer::new(self.rng.borrow_mut().fork(), String::new(), 1);
+                let rng = self.rng.borrow_mut().fork();
+                let mut writer = Writer::new(rng, String::new(), self.load.mix);
                 let start = writer.watch_start(&self.oracle.borrow());
                 let floor = self.oracle.borrow().floor();
                 let mut log = WatchLog::new(writer.watch_spec(), start);
@@ -297,15 +312,20 @@ impl<S: Store> Site<S> {
                 io.sleep(Duration::from_micros(think)).await;
             }
             if !self.request(&io, &store, &mut writer).await {
-                *self.refused.borrow_mut() = Some("it stopped".to_owned());
-                self.stage.set(Stage::Refused);
-                self.oracle.borrow_mut().stopped(io.now());
+                self.stopped(&io, "it stopped");
             }
         }
         self.clients_alive.set(self.clients_alive.get() - 1);
         if self.clients_alive.get() == 0 && self.stage.get() == Stage::Serving {
             self.stage.set(Stage::Idle);
         }
+    }
+
+    /// The store stopped by itself: nobody is served any more.
+    fn stopped(&self, io: &Io, cause: &str) {
+        *self.refused.borrow_mut() = Some(cause.to_owned());
+        self.stage.set(Stage::Refused);
+        self.oracle.borrow_mut().stopped(io.now());
     }
 
     /// One request from call to verdict; false when the store has stopped.

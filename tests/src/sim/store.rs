@@ -115,6 +115,8 @@ pub trait Store: Sized + 'static {
         place: &Place,
         seen: &BTreeMap<u64, u64>,
     ) -> impl Future<Output = Result<(), String>>;
+    /// Ready when the store stops by itself, with the cause.
+    fn failed(&self) -> impl Future<Output = String>;
     /// Checks its own structure whole.
     fn check(&self);
     /// Ends in good order.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ringbolt_io::sim::CrashKind;
 
 use super::faults::FaultSet;
+use super::pace::Pace;
 use super::plain::{Plain, WRONGS};
 
 use super::points::{Point, crash_at};
@@ -21,7 +22,13 @@ fn faults() -> FaultSet {
 
 fn options(seed: u64, modes: &[Mode]) -> Options {
     let span = Duration::from_secs(3);
-    Options { seed, span, modes: Some(modes.to_vec()), faults: Some(faults()) }
+    Options {
+        seed,
+        span,
+        modes: Some(modes.to_vec()),
+        faults: Some(faults()),
+        pace: Some(Pace::Dense),
+    }
 }
 
 /// The right store passes in every mode, and a seed repeats exactly.
@@ -116,6 +123,7 @@ fn the_engine_passes_a_short_run() {
             span: Duration::from_secs(2),
             modes: Some(vec![Mode::Safe, Mode::NoFsync]),
             faults: None,
+            pace: None,
         };
         let report = simulate::<Ours>(&options);
         assert_eq!(report.failure, None, "seed {seed}");

@@ -14,12 +14,29 @@ use super::oracle::Oracle;
 use super::request::Request;
 use super::store::WatchSpec;
 
-/// Keys of the whole keyspace: few, so that clients meet.
-const KEYS: u64 = 14;
 /// Ids of leases.
 const LEASE_IDS: u64 = 60;
-/// Granted seconds of leases.
-pub const LEASE_TTL_S: (u64, u64) = (2, 6);
+/// More keys than this are many: a deletion takes a few of them, so that they grow to be many.
+const KEYS_FEW: u64 = 100;
+
+/// What the requests of a keyspace are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Bytes of the longest value.
+    pub value_bytes_max: u64,
+    /// Keys of the whole keyspace: few, so that clients meet, or so many that the index is a tree.
+    pub keys: u64,
+    /// Granted seconds of leases, from and to.
+    pub lease_ttl_s: (u64, u64),
+    /// How many of a hundred compactions happen; a put is made in place of the others.
+    pub compactions_percent: u64,
+}
+
+impl Mix {
+    /// Few keys, short leases, many compactions.
+    pub const SMALL: Mix =
+        Mix { value_bytes_max: 6_000, keys: 14, lease_ttl_s: (2, 6), compactions_percent: 100 };
+}
 
 /// Writes requests for one client.
 pub struct Writer {
@@ -27,14 +44,14 @@ pub struct Writer {
     name: String,
     count: u64,
     leases: Vec<i64>,
-    value_bytes_max: u64,
+    mix: Mix,
 }
 
 impl Writer {
     /// A client's writer; `name` makes its values and lease ids its own.
     #[must_use]
-    pub fn new(rng: Rng, name: String, value_bytes_max: u64) -> Writer {
-        Writer { rng, name, count: 0, leases: Vec::new(), value_bytes_max }
+    pub fn new(rng: Rng, name: String, mix: Mix) -> Writer {
+        Writer { rng, name, count: 0, leases: Vec::new(), mix }
     }
 
     /// Numbers of the client itself: thinking times.
@@ -55,13 +72,31 @@ impl Writer {
             88..93 => Request::Renew(self.lease(oracle)),
             93 => Request::TimeToLive(self.lease(oracle)),
             94 => Request::HashKv(self.hash_revision(oracle)),
-            _ => Request::Compact(self.compact(oracle)),
+            _ if self.rng.below(100) < self.mix.compactions_percent => {
+                Request::Compact(self.compact(oracle))
+            }
+            _ => Request::Put(self.put(oracle)),
         }
     }
 
     fn key(&mut self) -> Bytes {
-        let key = self.rng.below(KEYS);
-        Bytes::from(format!("{}/{key:02}", ["a", "b"][usize::from(key >= KEYS / 2)]))
+        let key = self.rng.below(self.mix.keys);
+        self.key_of(key)
+    }
+
+    fn key_of(&self, number: u64) -> Bytes {
+        let half = ["a", "b"][usize::from(number >= self.mix.keys / 2)];
+        match self.mix.keys {
+            ..=KEYS_FEW => Bytes::from(format!("{half}/{number:02}")),
+            _ => Bytes::from(format!("{half}/{number:03}")),
+        }
+    }
+
+    /// A few keys next to each other.
+    fn neighbours(&mut self) -> (Bytes, Bytes) {
+        let first = self.rng.below(self.mix.keys);
+        let end = first + self.rng.below(6);
+        (self.key_of(first), self.key_of(end))
     }
 
     /// A start and an end: one key, a prefix, an interval, everything or nothing.
@@ -78,7 +113,8 @@ impl Writer {
     fn value(&mut self) -> Bytes {
         let mut value = format!("{}-{}-", self.name, self.count).into_bytes();
         let long = self.rng.below(8) == 0;
-        let filler = if long { self.rng.below(self.value_bytes_max) } else { self.rng.below(30) };
+        let filler =
+            if long { self.rng.below(self.mix.value_bytes_max) } else { self.rng.below(30) };
         let len = value.len() + usize::try_from(filler).expect("a bounded number");
         value.resize(len, b'.');
         Bytes::from(value)
@@ -104,8 +140,11 @@ impl Writer {
     }
 
     fn delete(&mut self) -> DeleteRangeRequest {
-        let (key, range_end) =
-            if self.rng.below(4) == 0 { self.keys() } else { (self.key(), Bytes::new()) };
+        let (key, range_end) = match self.rng.below(4) {
+            0 if self.mix.keys > KEYS_FEW && self.rng.below(16) > 0 => self.neighbours(),
+            0 => self.keys(),
+            _ => (self.key(), Bytes::new()),
+        };
         DeleteRangeRequest { key, range_end, prev_kv: self.rng.coin() }
     }
 
@@ -157,7 +196,7 @@ impl Writer {
     /// Few ids, so that they are granted again; an id always has the same time to live.
     fn grant(&mut self) -> LeaseGrantRequest {
         let number = self.rng.below(LEASE_IDS);
-        let (least, most) = LEASE_TTL_S;
+        let (least, most) = self.mix.lease_ttl_s;
         let seconds = |number: u64| i64::try_from(number).expect("a small number");
         let id = seconds(number + 1);
         self.leases.push(id);

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +47,17 @@ struct Flight {
     fresh: HandleId,
 }
 
+/// Sees the path, the offset and the bytes of a write.
+pub type WriteHook = Rc<dyn Fn(&Path, u64, &[u8])>;
+
+/// A crash with a write of at least so many bytes in flight, after so many others of that size.
+#[derive(Clone, Copy)]
+pub(super) struct CrashAtWrite {
+    pub(super) bytes_min: usize,
+    pub(super) others: u64,
+    pub(super) kind: CrashKind,
+}
+
 pub(super) struct Machine {
     pub(super) clock: Clock,
     pub(super) files: FileSystem,
@@ -54,6 +66,9 @@ pub(super) struct Machine {
     pub(super) ended_at: MonoTime,
     pub(super) ops: u64,
     pub(super) crash_at: Option<(u64, CrashKind)>,
+    pub(super) crash_at_write: Option<CrashAtWrite>,
+    /// Shown each write when it is asked for.
+    pub(super) on_write: Option<WriteHook>,
     pub(super) crash_due: Option<CrashKind>,
     pub(super) ports: Vec<Port>,
     flights: BTreeMap<u64, Flight>,
@@ -102,6 +117,8 @@ impl Core {
             ended_at: MonoTime(0),
             ops: 0,
             crash_at: None,
+            crash_at_write: None,
+            on_write: None,
             crash_due: None,
             ports: Vec::new(),
             flights: BTreeMap::new(),
@@ -179,6 +196,9 @@ impl Core {
             return;
         }
         self.trace.fold_all(&[self.now, shard.machine as u64, shard.shard as u64, token.0]);
+        if let Op::Write { file, buffer, offset, .. } = &op {
+            self.see_write(shard.machine, *file, (*offset, buffer));
+        }
         match op {
             Op::Accept { listener } => self.accept(shard, token, listener),
             Op::Connect { address } => self.connect(shard, token, address),
@@ -201,6 +221,24 @@ impl Core {
             machine.crash_due = Some(kind);
         }
         true
+    }
+
+    /// Shows a write to who watches, and ends the process with it in flight when that is due.
+    fn see_write(&mut self, machine: usize, file: HandleId, (offset, bytes): (u64, &[u8])) {
+        let machine = &mut self.machines[machine];
+        if let (Some(hook), Some(path)) = (&machine.on_write, machine.files.path_of(file)) {
+            hook(path, offset, bytes);
+        }
+        let Some(due) = machine.crash_at_write.filter(|due| bytes.len() >= due.bytes_min) else {
+            return;
+        };
+        machine.crash_at_write = match due.others.checked_sub(1) {
+            Some(others) => Some(CrashAtWrite { others, ..due }),
+            None => {
+                machine.crash_due = Some(due.kind);
+                None
+            }
+        };
     }
 
     /// Submission of a disk operation: its time and its fate are drawn here.
@@ -279,7 +317,7 @@ impl Core {
         let machine = &mut self.machines[index];
         machine.alive = false;
         machine.ports.clear();
-        machine.crash_at = None;
+        (machine.crash_at, machine.crash_at_write) = (None, None);
         machine.crash_due = None;
         let flights = std::mem::take(&mut machine.flights);
         machine.files.close_all();
@@ -302,7 +340,7 @@ impl Core {
         let machine = &mut self.machines[index];
         machine.alive = false;
         machine.ports.clear();
-        machine.crash_at = None;
+        (machine.crash_at, machine.crash_at_write) = (None, None);
         machine.crash_due = None;
         let flights = std::mem::take(&mut machine.flights);
         for (_, mut flight) in flights {

@@ -70,6 +70,7 @@ mod tests;
 mod trace;
 mod world;
 
+pub use core::WriteHook;
 pub use disk::{BOOT_ID_PATH, Damage, DiskFaults, FaultCounts};
 pub use rng::Rng;
 pub use world::{MachineId, World};

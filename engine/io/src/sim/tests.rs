@@ -1,6 +1,7 @@
 //! The world itself: it repeats, its clocks and crashes and links do what they say.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -72,6 +73,32 @@ fn crash_after_ops_counts_operations() {
         world.run_for(Duration::from_secs(1));
         assert_eq!(world.ops_of(machines[0]), count);
         assert!(world.tasks_alive(machines[0]).is_empty());
+    }
+}
+
+/// `crash_at_write` dies with the write of that size in flight, and who watches saw every write,
+/// also the one that never landed.
+#[test]
+fn crash_at_write_counts_writes_of_a_size() {
+    for others in 0..5 {
+        let (mut world, machines) = world_of(others, 1);
+        let seen = Rc::new(Cell::new(0));
+        let count = seen.clone();
+        world.on_write(
+            machines[0],
+            Rc::new(move |path: &Path, _, bytes: &[u8]| {
+                assert_eq!((path, bytes.len()), ("/d/f".as_ref(), 4096));
+                count.set(count.get() + 1);
+            }),
+        );
+        world.start(machines[0], busy);
+        world.crash_at_write(machines[0], (4097, 0), CrashKind::Power);
+        world.run_for(Duration::from_millis(50));
+        assert!(world.is_running(machines[0]), "no write is that large");
+        let before = seen.get();
+        world.crash_at_write(machines[0], (4096, others), CrashKind::Power);
+        assert!(world.run_until(LONG, |world| !world.is_running(machines[0])));
+        assert_eq!(seen.get(), before + others + 1);
     }
 }
 

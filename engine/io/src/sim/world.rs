@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::core::{Core, ShardRef, Shared};
+use super::core::{Core, CrashAtWrite, ShardRef, Shared, WriteHook};
 use super::disk::{Damage, DiskFaults, FaultCounts};
 use super::driver::SimDriver;
 use super::limits::TURNS_WITHOUT_TIME_MAX;
@@ -123,6 +123,24 @@ impl World {
         let mut core = self.core.borrow_mut();
         let machine = &mut core.machines[machine.0];
         machine.crash_at = Some((machine.ops + count, kind));
+    }
+
+    /// Crashes the machine with a write of at least `bytes_min` in flight, after `others` of that
+    /// size. As `crash_after_ops` otherwise.
+    pub fn crash_at_write(
+        &mut self,
+        machine: MachineId,
+        (bytes_min, others): (usize, u64),
+        kind: CrashKind,
+    ) {
+        let due = CrashAtWrite { bytes_min, others, kind };
+        self.core.borrow_mut().machines[machine.0].crash_at_write = Some(due);
+    }
+
+    /// Shows `hook` each write of the machine from now on, when it is asked for: whether it will
+    /// ever land is not known then. The hook must not touch the world.
+    pub fn on_write(&mut self, machine: MachineId, hook: WriteHook) {
+        self.core.borrow_mut().machines[machine.0].on_write = Some(hook);
     }
 
     /// Lets the world run for a span of virtual time.

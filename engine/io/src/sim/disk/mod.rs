@@ -13,7 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use content::Content;
 pub use content::Damage;
@@ -108,6 +108,8 @@ struct Inode {
 
 struct OpenFile {
     inode: InodeId,
+    /// The name it was opened by.
+    path: PathBuf,
     how: OpenHow,
     closed: bool,
     in_flight: u64,
@@ -238,6 +240,11 @@ impl FileSystem {
             file.in_flight -= 1;
             self.forget_if_free(handle);
         }
+    }
+
+    /// The name an open file was opened by.
+    pub(super) fn path_of(&self, handle: HandleId) -> Option<&Path> {
+        self.open.get(&handle).map(|file| file.path.as_path())
     }
 
     pub(super) fn is_open(&self, handle: HandleId) -> bool {
@@ -407,7 +414,10 @@ impl FileSystem {
         let refused = |end: &str| path.to_string_lossy().ends_with(end);
         let direct = how.direct && !self.faults.refuse_direct.is_some_and(refused);
         let how = OpenHow { direct, ..how };
-        self.open.insert(fresh, OpenFile { inode, how, closed: false, in_flight: 0 });
+        self.open.insert(
+            fresh,
+            OpenFile { inode, path: path.to_path_buf(), how, closed: false, in_flight: 0 },
+        );
         // A file of procfs has no size until it is read.
         let size =
             if path == Path::new(BOOT_ID_PATH) { 0 } else { self.inodes[&inode].content.size() };
