@@ -26,6 +26,10 @@ use load::Shape;
 use wire::Target;
 use workload::Workload;
 
+/// What the client spends is missing on the cores that it shares with the server it measures.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(
     name = "ringbolt-bench",

@@ -22,6 +22,8 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const ACK: u8 = 1;
 const FRAME_HEAD: usize = 9;
+/// Bytes before each message.
+const PREFIX: usize = 5;
 /// Received bytes after which windows are given back.
 const RETURN_BYTES: u32 = 64 << 20;
 /// The largest frame every peer must take.
@@ -75,6 +77,14 @@ pub struct Answer {
     pub message: Vec<u8>,
 }
 
+/// What has come of a stream's messages.
+struct Body {
+    stream: u32,
+    bytes: Vec<u8>,
+    /// Bytes of the only message's prefix that are still to come.
+    prefix_left: usize,
+}
+
 /// One connection. Calls run on odd streams, upwards.
 pub struct Connection {
     socket: Socket,
@@ -83,7 +93,7 @@ pub struct Connection {
     /// Received bytes are its first `filled` ones; it never shrinks, so that a read zeroes nothing.
     input: Vec<u8>,
     filled: usize,
-    bodies: Vec<(u32, Vec<u8>)>,
+    bodies: Vec<Body>,
     send_window: i64,
     /// Received bytes the server has not been given back yet.
     unreturned: u32,
@@ -185,22 +195,26 @@ impl Connection {
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up"));
         }
+        let input = std::mem::take(&mut self.input);
+        let taken = self.take_frames(&input[..self.filled], answers);
+        self.input = input;
+        let taken = taken?;
+        self.input.copy_within(taken..self.filled, 0);
+        self.filled -= taken;
+        Ok(())
+    }
+
+    /// Takes the whole frames of `input` and says how long they are.
+    fn take_frames(&mut self, input: &[u8], answers: &mut Vec<Answer>) -> io::Result<usize> {
         let mut at = 0;
-        while self.filled - at >= FRAME_HEAD {
-            let head: [u8; FRAME_HEAD] =
-                self.input[at..at + FRAME_HEAD].try_into().expect("nine bytes are there");
+        while let Some((head, rest)) = input[at..].split_first_chunk::<FRAME_HEAD>() {
             let size =
                 usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            if self.filled - at < FRAME_HEAD + size {
-                break;
-            }
-            let payload = self.input[at + FRAME_HEAD..at + FRAME_HEAD + size].to_vec();
+            let Some(payload) = rest.get(..size) else { break };
+            self.take(head, payload, answers)?;
             at += FRAME_HEAD + size;
-            self.take(&head, &payload, answers)?;
         }
-        self.input.copy_within(at..self.filled, 0);
-        self.filled -= at;
-        Ok(())
+        Ok(at)
     }
 
     fn take(
@@ -213,12 +227,16 @@ impl Connection {
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         match kind {
             DATA => {
-                match self.bodies.iter_mut().find(|(of, _)| *of == stream) {
-                    Some((_, body)) => body.extend_from_slice(payload),
-                    None => self.bodies.push((stream, payload.to_vec())),
-                }
+                let place = self.bodies.iter().position(|body| body.stream == stream);
+                let place = place.unwrap_or_else(|| {
+                    self.bodies.push(Body { stream, bytes: Vec::new(), prefix_left: PREFIX });
+                    self.bodies.len() - 1
+                });
+                let body = &mut self.bodies[place];
                 if self.each_message {
-                    self.split(stream, answers);
+                    body.split(payload, answers);
+                } else {
+                    body.add(payload);
                 }
                 self.give_back(u32::try_from(payload.len()).expect("a frame has 24 bits"));
             }
@@ -238,22 +256,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the whole messages off the front of a stream's body.
-    fn split(&mut self, stream: u32, answers: &mut Vec<Answer>) {
-        let Some((_, body)) = self.bodies.iter_mut().find(|(of, _)| *of == stream) else { return };
-        let mut at = 0;
-        while let Some((head, rest)) = body[at..].split_first_chunk::<5>() {
-            let size = usize::try_from(u32::from_be_bytes([head[1], head[2], head[3], head[4]]))
-                .expect("a size fits");
-            if rest.len() < size {
-                break;
-            }
-            answers.push(Answer { stream, message: rest[..size].to_vec() });
-            at += 5 + size;
-        }
-        body.drain(..at);
-    }
-
     /// The connection's window is kept wide open, whatever came through it.
     fn give_back(&mut self, bytes: u32) {
         self.unreturned += bytes;
@@ -261,18 +263,17 @@ impl Connection {
             let bytes = std::mem::take(&mut self.unreturned);
             frame(&mut self.out, WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes());
             if self.each_message {
-                for (stream, _) in &self.bodies {
-                    frame(&mut self.out, WINDOW_UPDATE, 0, *stream, &bytes.to_be_bytes());
+                for body in &self.bodies {
+                    frame(&mut self.out, WINDOW_UPDATE, 0, body.stream, &bytes.to_be_bytes());
                 }
             }
         }
     }
 
     fn end(&mut self, stream: u32, answers: &mut Vec<Answer>) {
-        let place = self.bodies.iter().position(|(of, _)| *of == stream);
-        let mut message = place.map(|place| self.bodies.swap_remove(place).1).unwrap_or_default();
-        message.drain(..message.len().min(5));
-        answers.push(Answer { stream, message });
+        let place = self.bodies.iter().position(|body| body.stream == stream);
+        let body = place.map(|place| self.bodies.swap_remove(place).bytes);
+        answers.push(Answer { stream, message: body.unwrap_or_default() });
     }
 
     /// One call and its answer.
@@ -288,6 +289,47 @@ impl Connection {
             }
         }
     }
+}
+
+impl Body {
+    /// Adds to the one message of a call. Its prefix stays out, and says how much will come.
+    fn add(&mut self, payload: &[u8]) {
+        if let Some(size) = message_size(payload).filter(|_| self.prefix_left == PREFIX) {
+            self.bytes.reserve_exact(size);
+        }
+        let prefix = self.prefix_left.min(payload.len());
+        self.prefix_left -= prefix;
+        self.bytes.extend_from_slice(&payload[prefix..]);
+    }
+
+    /// Takes the whole messages off what came before and `payload`.
+    fn split(&mut self, payload: &[u8], answers: &mut Vec<Answer>) {
+        let stream = self.stream;
+        let mut whole = |bytes: &[u8]| {
+            let mut at = 0;
+            while let Some(size) = message_size(&bytes[at..]) {
+                let Some(message) = bytes[at + PREFIX..].get(..size) else { break };
+                answers.push(Answer { stream, message: message.to_vec() });
+                at += PREFIX + size;
+            }
+            at
+        };
+        if self.bytes.is_empty() {
+            let taken = whole(payload);
+            self.bytes.extend_from_slice(&payload[taken..]);
+        } else {
+            self.bytes.extend_from_slice(payload);
+            let taken = whole(&self.bytes);
+            self.bytes.drain(..taken);
+        }
+    }
+}
+
+/// The size that a message's prefix tells.
+fn message_size(bytes: &[u8]) -> Option<usize> {
+    let (head, _) = bytes.split_first_chunk::<PREFIX>()?;
+    let size = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+    Some(usize::try_from(size).expect("a size fits"))
 }
 
 impl AsFd for Connection {
