@@ -32,6 +32,9 @@ use crate::limits::{
 /// Field number of `RangeResponse.kvs`.
 const RANGE_KVS_FIELD: u32 = 2;
 
+/// Room behind a piece for the key-value that exceeds it, so that common ones do not grow it.
+const CHUNK_SLACK_BYTES: usize = 4096;
+
 /// What a key-value of a list is charged: its own table, not the bytes it shares with the store.
 const KV_BYTES: usize = size_of::<KeyValue>();
 
@@ -112,7 +115,8 @@ pub(super) async fn answer(keyspace: &Keyspace, call: Call, listed: Listed) {
     let mut head = Some(head.encode_to_vec());
     let mut tail = Some(tail.encode_to_vec());
     let next = async || {
-        let mut chunk = head.take().unwrap_or_default();
+        let mut chunk = Vec::with_capacity(RANGE_CHUNK_BYTES + CHUNK_SLACK_BYTES);
+        chunk.extend(head.take().unwrap_or_default());
         while chunk.len() < RANGE_CHUNK_BYTES {
             if kvs.is_empty() {
                 match &mut rest {
