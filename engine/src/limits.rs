@@ -100,6 +100,14 @@ pub const WAL_SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const WAL_SEGMENTS_MAX: usize = 240;
 /// Unused segments kept zeroed: the next one and the reserve for what gives space back.
 pub const WAL_SEGMENTS_SPARE: usize = 2;
+/// Buffers a log keeps for reuse.
+pub const WAL_BUFFERS_KEPT: usize = 4;
+/// Bytes of the largest buffer that is kept.
+pub const WAL_BUFFER_KEPT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes one read of a segment asks for when it is recovered.
+pub const WAL_READ_BYTES: usize = 512 * 1024;
+/// Segments of the mark's list that only recovery may use.
+pub const WAL_LIST_RESERVE: usize = 8;
 /// Bytes of a checkpoint's file name in the log at most.
 pub const WAL_CHECKPOINT_NAME_BYTES_MAX: usize = 255;
 /// Wait between two attempts to zero a segment when the disk is full.

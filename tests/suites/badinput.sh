@@ -37,6 +37,7 @@ grep -q -- '--data-dir' "$WORK/out.txt" || fail "the nearest flag is not named"
 refused "bad duration" 2 'invalid value "5x" for flag -grpc-keepalive-min-time: parse error' --grpc-keepalive-min-time=5x
 refused "bad URL" 2 'URL scheme must be http, https, unix, or unixs: foo' --listen-client-urls=foo
 refused "bad fsync mode" 2 'one of safe, unsafe-no-fsync, memory' --fsync=sometimes
+refused "unknown cipher suite" 1 'unexpected TLS cipher suite .*foo' --data-dir="$WORK/never" --cipher-suites=foo
 refused "bad keyspace" 1 'keyspace events: unknown key .*nonsense.* did you mean' --keyspace=events,nonsense=1
 refused "positional argument" 1 'is not a valid flag' something
 
@@ -54,6 +55,9 @@ echo stranger >"$WORK/foreign/member/snap/db"
 away=(--listen-client-urls="unix://$WORK/x.sock" --advertise-client-urls=http://127.0.0.1:1 --listen-peer-urls=http://127.0.0.1:23990)
 refused "etcd's data directory" 1 'etcd' --data-dir="$WORK/foreign" "${away[@]}"
 [ "$(cat "$WORK/foreign/member/snap/db")" = stranger ] || fail "a foreign directory was changed"
+mkdir -p "$WORK/later" && echo 'ringbolt data 2' >"$WORK/later/ringbolt"
+refused "a later release's data directory" 1 'later release' --data-dir="$WORK/later" "${away[@]}"
+[ "$(cat "$WORK/later/ringbolt")" = 'ringbolt data 2' ] || fail "a later release's directory was changed"
 touch "$WORK/file"
 refused "data directory is a file" 1 "$WORK/file" --data-dir="$WORK/file" "${away[@]}"
 not_writable() { # not_writable COMMAND...: starts the server as somebody who may not write here

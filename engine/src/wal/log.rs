@@ -12,7 +12,10 @@ use std::pin::Pin;
 
 use ringbolt_io::{AlignedBuffer, File};
 
-use crate::limits::{WAL_SEGMENTS_MAX, WAL_SEGMENTS_SPARE};
+use crate::limits::{
+    WAL_BUFFER_KEPT_BYTES_MAX, WAL_BUFFERS_KEPT, WAL_LIST_RESERVE, WAL_SEGMENTS_MAX,
+    WAL_SEGMENTS_SPARE,
+};
 use crate::types::{RaftIndex, Revision};
 use crate::wal::format::{
     BATCH_RECORDS_MAX, BLOCK_BYTES, HEADER_BYTES, Header, Record, Start, batch_size, encode,
@@ -24,11 +27,6 @@ use crate::wal::types::{
     Batch, Checkpoint, Entry, Failure, Gauges, HardState, Identity, Mode, Ticket, WalConfig,
 };
 
-/// Segments of the list that only recovery may use.
-const LIST_RESERVE: usize = 8;
-/// Buffers kept for reuse, and the largest that is.
-const BUFFERS_KEPT: usize = 4;
-const BUFFER_KEPT_BYTES_MAX: usize = 64 * 1024;
 /// Bytes between two samples of where in the log an index stands.
 const SAMPLE_BYTES: u64 = 64 * 1024;
 
@@ -416,8 +414,8 @@ impl Log {
 
     /// Takes a buffer back.
     pub fn keep_buffer(&mut self, buffer: AlignedBuffer) {
-        let fits = buffer.capacity() <= BUFFER_KEPT_BYTES_MAX;
-        if fits && self.buffers.len() < BUFFERS_KEPT {
+        let fits = buffer.capacity() <= WAL_BUFFER_KEPT_BYTES_MAX;
+        if fits && self.buffers.len() < WAL_BUFFERS_KEPT {
             self.buffers.push(buffer);
         }
     }
@@ -488,7 +486,7 @@ impl Log {
 
     /// Whether the list of segments has no room for one more.
     pub fn list_is_full(&self) -> bool {
-        self.sealed.len() + 2 + LIST_RESERVE > WAL_SEGMENTS_MAX
+        self.sealed.len() + 2 + WAL_LIST_RESERVE > WAL_SEGMENTS_MAX
     }
 
     /// Whether an ordinary write of `bytes` may be proposed: the last unused segment is the reserve

@@ -17,7 +17,7 @@ use ringbolt_io::bulk::{BulkWriter, zero_file};
 use ringbolt_io::{AlignedBuffer, Durability, File, Io, MonoTime, OpenHow};
 
 use crate::corruption::Corruption;
-use crate::limits::WAL_LOCK_WAIT_MS;
+use crate::limits::{WAL_LOCK_WAIT_MS, WAL_READ_BYTES};
 use crate::types::{RaftIndex, Revision};
 use crate::wal::format::{BLOCK_BYTES, ENTRY_OVERHEAD_BYTES, Record, Start, batch_size};
 use crate::wal::log::{Constant, Log};
@@ -36,8 +36,6 @@ use crate::wal::types::{
 const PARTIAL: &str = ".partial";
 /// What the name of a checkpoint holds, which only a log can name.
 const CHECKPOINT_SUFFIX: &str = ".checkpoint";
-/// Bytes of one look at a segment that should be all zeros.
-const LOOK_BYTES: usize = 512 * 1024;
 /// Where Linux tells which boot this is.
 const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -159,7 +157,8 @@ async fn refuse_batches(io: &Io, directory: &Path, name: &str) -> Result<(), Ope
     // What an unfinished `create` leaves is zeros from end to end; rot may have taken any header.
     let mut offset = 0;
     loop {
-        let (result, mut buffer) = file.read_at(AlignedBuffer::zeroed(LOOK_BYTES), offset).await;
+        let (result, mut buffer) =
+            file.read_at(AlignedBuffer::zeroed(WAL_READ_BYTES), offset).await;
         buffer.set_len(result.map_err(failed(&path))?);
         if buffer.is_empty() {
             return Ok(());

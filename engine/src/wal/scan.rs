@@ -8,12 +8,10 @@ use std::path::{Path, PathBuf};
 use ringbolt_io::{AlignedBuffer, File};
 
 use crate::corruption::Corruption;
+use crate::limits::WAL_READ_BYTES;
 use crate::wal::format::{BLOCK_BYTES, Decoded, Peek, Record, VERSION, decode, peek};
 use crate::wal::mark::{Listed, Mark};
 use crate::wal::types::OpenError;
-
-/// Bytes one read of a segment asks for.
-const READ_BYTES: usize = 512 * 1024;
 
 /// A listed segment as it was read.
 pub(super) struct Scan {
@@ -106,7 +104,7 @@ impl Window<'_> {
             let at = self.start + self.bytes.len() as u64;
             let left = usize::try_from(self.size - at).unwrap_or(usize::MAX);
             let (result, mut buffer) =
-                self.file.read_at(AlignedBuffer::zeroed(READ_BYTES.min(left)), at).await;
+                self.file.read_at(AlignedBuffer::zeroed(WAL_READ_BYTES.min(left)), at).await;
             let failed = |source| OpenError::Io { file: self.path.to_path_buf(), source };
             let count = result.map_err(failed)?;
             if count == 0 {
