@@ -2,5 +2,6 @@
 
 pub mod compare;
 pub mod corrupt;
+pub mod disk;
 pub mod hostile;
 pub mod sim;

@@ -40,7 +40,8 @@ use_go() { # a Go that is new enough comes first in PATH; or says what is missin
 }
 
 declare -A PACKAGE_OF=([cc]="gcc libc6-dev" [protoc]=protobuf-compiler [go]=golang-go
-    [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [etcdctl]=etcd-client)
+    [mkfs.ext4]=e2fsprogs [mkfs.xfs]=xfsprogs [setpriv]=util-linux [unshare]=util-linux [etcdctl]=etcd-client
+    [umount]=mount [losetup]=mount [timeout]=coreutils [find]=findutils)
 
 packages_of() { # packages_of COMMAND...: Debian's packages of those that are missing
     local name

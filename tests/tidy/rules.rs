@@ -7,6 +7,9 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 100;
 const PARAMETERS_MAX: usize = 6;
 
+/// Files whose functions have the parameters that a trait of another crate gives them.
+const IMPOSED_PARAMETERS: &[&str] = &["tests/src/disk/fuse.rs"];
+
 /// Which of our crates each crate may use.
 const ARROWS: &[(&str, &[&str])] = &[
     ("proto", &[]),
@@ -103,7 +106,7 @@ pub fn sizes(source: &Source) -> Vec<String> {
             out.push(format!("{}:{}: {length} lines in {name}", source.path, index + 1));
         }
         let parameters = parameter_count(&lines[index..]);
-        if parameters > PARAMETERS_MAX {
+        if parameters > PARAMETERS_MAX && !IMPOSED_PARAMETERS.contains(&&source.path[..]) {
             let name = line.trim();
             out.push(format!("{}:{}: {parameters} parameters in {name}", source.path, index + 1));
         }

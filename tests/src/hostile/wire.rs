@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::server::Server;
@@ -94,7 +95,15 @@ impl Wire {
     /// # Errors
     /// The system's.
     pub fn connect(server: &Server) -> Result<Wire, String> {
-        let socket = UnixStream::connect(server.socket()).map_err(|error| error.to_string())?;
+        Wire::dial(&server.socket())
+    }
+
+    /// As `connect`, by the path of the socket.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn dial(path: &Path) -> Result<Wire, String> {
+        let socket = UnixStream::connect(path).map_err(|error| error.to_string())?;
         Wire::over(Socket::Unix(socket))
     }
 
@@ -103,7 +112,15 @@ impl Wire {
     /// # Errors
     /// The system's.
     pub fn connect_tcp(server: &Server) -> Result<Wire, String> {
-        let socket = TcpStream::connect(&server.address).map_err(|error| error.to_string())?;
+        Wire::dial_tcp(&server.address)
+    }
+
+    /// As `connect_tcp`, by the address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn dial_tcp(address: &str) -> Result<Wire, String> {
+        let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
         Wire::over(Socket::Tcp(socket))
     }
 
