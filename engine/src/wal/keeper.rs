@@ -13,7 +13,7 @@ use crate::limits::WAL_SEGMENTS_SPARE;
 use crate::wal::mark::{MARK_FILE, MarkFile};
 use crate::wal::room::grow_when_short;
 use crate::wal::segment::{Free, Segment, file_name, lock, open_file, zero_what_fits};
-use crate::wal::types::{Failure, Mode};
+use crate::wal::types::{Failure, Mode, OpenError};
 use crate::wal::writer::Inner;
 
 /// Looks after segments and marks until the log is closed or fails.
@@ -144,6 +144,7 @@ async fn prepare(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bool> {
     };
     let segment = match open_free(inner, free, direct).await {
         Ok(segment) => segment,
+        Err(OpenError::Io { source, .. }) if inner.log.borrow().is_stuck() => return Err(source),
         Err(error) => {
             tracing::warn!(%error, "a free segment could not be opened");
             inner.log.borrow_mut().free.push_back(free);
@@ -166,11 +167,7 @@ async fn prepare(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bool> {
     Ok(true)
 }
 
-async fn open_free(
-    inner: &Inner,
-    free: Free,
-    direct: bool,
-) -> Result<Segment, super::types::OpenError> {
+async fn open_free(inner: &Inner, free: Free, direct: bool) -> Result<Segment, OpenError> {
     let path = inner.directory.join(file_name(free.number));
     let file = open_file(&inner.io, &path, direct).await?;
     lock(&inner.io, &file, &path, inner.io.now()).await?;
@@ -205,7 +202,8 @@ fn zero_when_short(inner: &Rc<Inner>) {
 }
 
 /// Zeroes one segment, a smaller one where there is no room for the usual size. A full disk is
-/// waited for: it never stops the log, only ordinary writes.
+/// waited for: it never stops the log, only ordinary writes. A broken one stops it once there is
+/// no other segment to write to (W7).
 async fn zero(inner: Rc<Inner>) {
     let (number, wait) = {
         let mut log = inner.log.borrow_mut();
@@ -222,6 +220,12 @@ async fn zero(inner: Rc<Inner>) {
                     tracing::warn!(file = %path.display(), %error, "no room for a segment");
                 }
                 log.zeroing_failed = true;
+                let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+                if log.is_stuck() && log.free.is_empty() && !full.contains(&error.kind()) {
+                    drop(log);
+                    inner.fail(&path, &error);
+                    return;
+                }
             }
         }
         inner.keep.ring();

@@ -484,6 +484,11 @@ impl Log {
         self.free.len() + usize::from(self.next.is_some())
     }
 
+    /// Whether what waits has nowhere to be written: nothing is in flight that could make room.
+    pub fn is_stuck(&self) -> bool {
+        self.flights.is_empty() && self.next.is_none() && self.has_waiting()
+    }
+
     /// Whether the list of segments has no room for one more.
     pub fn list_is_full(&self) -> bool {
         self.sealed.len() + 2 + WAL_LIST_RESERVE > WAL_SEGMENTS_MAX

@@ -16,9 +16,10 @@
 //! - W6 Damage at or below the watermark refuses to open, above it is a torn tail and cut; recovery
 //!   goes on in a fresh segment and makes durable what it read. `scan::walk`, `recover::open`;
 //!   `tests/damage`, `tests/crash`.
-//! - W7 A failed write or sync of the log stops it; a full disk outside a log write does not.
-//!   `Inner::collect`, `Inner::fail`; `tests/crash`, `tests/life`: `a_failed_write_stops_the_log`,
-//!   `tests/space`.
+//! - W7 A failed write or sync of the log stops it, and so does the want of a segment to write to
+//!   that a broken disk cannot give; a full disk outside a log write does not. `Inner::collect`,
+//!   `Inner::fail`, `keeper::zero`; `tests/crash`, `tests/life`: `a_failed_write_stops_the_log`,
+//!   `tests/space`: `a_broken_disk_is_not_waited_for`.
 //! - W8 All of a log's reads and writes are direct, or all are buffered: `segment::open_file`. The
 //!   lock is on the very files written through: `segment::lock`; `tests/life`:
 //!   `the_lock_is_waited_for`, `direct_and_buffered_are_never_mixed`, `tests/real`.

@@ -93,3 +93,30 @@ fn waits_for_a_segment_when_even_the_reserve_is_full() {
         assert_eq!(found.entries.len(), 20);
     });
 }
+
+/// A log that has no segment left and cannot make one, for another reason than space, stops (W7).
+/// It happened on a file system that had failed under the zeroing: all who waited, waited for ever.
+#[test]
+fn a_broken_disk_is_not_waited_for() {
+    let mut rig = Rig::new(22);
+    rig.world.disk_faults(rig.machine, |faults| faults.capacity_bytes = Some(60 * 1024));
+    let filled = rig.run(|io| async move {
+        let (writer, _) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+        io.sleep(Duration::from_secs(2)).await;
+        let last = (1..=20).map(|index| append(&writer, index)).last().expect("twenty");
+        io.sleep(Duration::from_secs(5)).await;
+        assert!(writer.failure().is_none() && writer.durable() < last, "it waits for room");
+        (io, writer, last)
+    });
+    let (io, writer, last) = filled.expect("nothing crashed it");
+    rig.world.disk_faults(rig.machine, |faults| {
+        faults.capacity_bytes = None;
+        faults.sync_error_ppm = 1_000_000;
+    });
+    rig.go_on(&io, move |io| async move {
+        io.sleep(Duration::from_secs(5)).await;
+        let failure = writer.failure().expect("no segment comes: it stops");
+        assert!(failure.file.to_string_lossy().ends_with(".wal"), "{failure}");
+        assert_eq!(writer.wait_durable(last).await, Err(failure));
+    });
+}
