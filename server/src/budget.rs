@@ -19,7 +19,8 @@ use std::rc::Rc;
 use ringbolt_proto::method::{Method, Name};
 
 use crate::limits::{
-    MEMORY_BUDGET_BYTES_MAX, MEMORY_BUDGET_BYTES_MIN, MEMORY_BUDGET_PART_OF_MEMORY,
+    ANSWER_FREE_BYTES, MEMORY_BUDGET_BYTES_MAX, MEMORY_BUDGET_BYTES_MIN,
+    MEMORY_BUDGET_PART_OF_MEMORY,
 };
 
 /// What a share is charged for.
@@ -109,6 +110,13 @@ impl Share {
             6 => Pressure::Busy,
             _ => Pressure::Over,
         }
+    }
+
+    /// Whether so many bytes more leave it in a step in which nobody else is turned away.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let after = self.total.get().saturating_add(bytes);
+        bytes <= ANSWER_FREE_BYTES || after.saturating_mul(8) < self.bytes.saturating_mul(6)
     }
 
     /// Whether a call of this method is turned away now, and in which step.

@@ -87,6 +87,10 @@ pub const WATCH_RESPONSE_BYTES: usize = 64 * 1024;
 pub const WATCHERS_PER_STREAM_MAX: usize = 1 << 20;
 /// Bytes of one piece of a list's answer; a list that is smaller is sent whole.
 pub const RANGE_CHUNK_BYTES: usize = 64 * 1024;
+/// What an answer may hold however full the memory budget is: those calls are turned away as such.
+pub const ANSWER_FREE_BYTES: usize = 64 * 1024;
+/// Room behind a piece for the key-value that exceeds it, so that common ones do not grow it.
+pub const CHUNK_SLACK_BYTES: usize = 4096;
 
 /// Calls one shard may have open at the home of a keyspace on another.
 pub const RELAY_CALLS_MAX: usize = 1 << 16;

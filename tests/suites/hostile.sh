@@ -7,7 +7,7 @@ source tests/suites/lib.sh
 cargo build --release -q -p tests --bin hostile
 alone=(rapid-reset made-you-reset continuation settings settings-windows ping window-update empty-data padding
     header-list hpack-bomb open-streams garbage smuggling slow-loris slow-reader nested-txn huge-keys gzip-bomb)
-crowds=(fill slow-listers silent-listers silent-watchers idle-connections idle-watchers)
+crowds=(fill slow-listers silent-listers silent-txns silent-watchers idle-connections idle-watchers)
 
 attack() { # attack TITLE FLAGS ATTACK...
     echo "-- $1"

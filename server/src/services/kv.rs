@@ -12,10 +12,12 @@ use ringbolt_proto::etcdserverpb::{
 };
 
 use super::list::{self, Listed};
+use super::pieces::{self, Held, Pieces};
 use super::{Keyspace, answer, request};
 use crate::connection::Call;
 use crate::error;
 use crate::grpc::Status;
+use crate::limits::RANGE_CHUNK_BYTES;
 
 /// Asks the replica. A write whose deadline passes before it is proposed is dropped; once proposed
 /// it happens, whatever the client does.
@@ -61,17 +63,23 @@ pub(super) async fn delete_range(keyspace: Rc<Keyspace>, mut call: Call) {
     let result = async {
         let delete: DeleteRangeRequest = request(&mut call).await?;
         validate::delete_range(&delete, &keyspace.settings.limits).map_err(refused)?;
+        let cost = pieces::delete_cost(&keyspace.replica.state(), &delete);
+        let held = Held::afford(&keyspace, cost)?;
         match propose(&keyspace, &call, Command::DeleteRange(delete)).await? {
             Reply::DeleteRange(mut response) => {
                 keyspace.counts.deletes.increment();
                 keyspace.complete(&mut response.header);
-                Ok::<DeleteRangeResponse, Status>(response)
+                Ok::<(DeleteRangeResponse, Held), Status>((response, held))
             }
             other => unreachable!("a delete is answered as a delete, not {other:?}"),
         }
     };
-    let result = result.await;
-    answer(call, result);
+    match result.await {
+        Ok((response, held)) if response.prev_kvs.len() > 1 => {
+            pieces::send(call, Pieces::of_delete(response), held).await;
+        }
+        result => answer(call, result.map(|(response, _)| response)),
+    }
 }
 
 /// `KV/Txn`
@@ -79,6 +87,8 @@ pub(super) async fn txn(keyspace: Rc<Keyspace>, mut call: Call) {
     let result = async {
         let txn: TxnRequest = request(&mut call).await?;
         validate::txn(&txn, &keyspace.settings.limits).map_err(refused)?;
+        let cost = pieces::txn_cost(&keyspace.replica.state(), &txn);
+        let held = Held::afford(&keyspace, cost)?;
         if validate::is_read_only(&txn) {
             if !validate::is_serializable(&txn) {
                 barrier(&keyspace).await?;
@@ -86,19 +96,23 @@ pub(super) async fn txn(keyspace: Rc<Keyspace>, mut call: Call) {
             let mut response = read::txn(&keyspace.replica.state(), &txn).map_err(refused)?;
             keyspace.counts.count_txn(&response);
             keyspace.complete(&mut response.header);
-            return Ok::<TxnResponse, Status>(response);
+            return Ok::<(TxnResponse, Held), Status>((response, held));
         }
         match propose(&keyspace, &call, Command::Txn(txn)).await? {
             Reply::Txn(mut response) => {
                 keyspace.counts.count_txn(&response);
                 keyspace.complete(&mut response.header);
-                Ok(response)
+                Ok((response, held))
             }
             other => unreachable!("a txn is answered as a txn, not {other:?}"),
         }
     };
-    let result = result.await;
-    answer(call, result);
+    match result.await {
+        Ok((response, held)) if response.encoded_len() > RANGE_CHUNK_BYTES => {
+            pieces::send(call, Pieces::of_txn(response), held).await;
+        }
+        result => answer(call, result.map(|(response, _)| response)),
+    }
 }
 
 /// `KV/Compact`

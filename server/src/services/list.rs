@@ -19,24 +19,18 @@ use ringbolt_proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse};
 use ringbolt_proto::mvccpb::KeyValue;
 
+use super::pieces::{Held, KV_BYTES, range_cost};
 use super::{Keyspace, answer as answer_whole};
-use crate::budget::{Owner, Share};
 use crate::connection::Call;
 use crate::error::status_of;
 use crate::grpc::Status;
 use crate::limits::{
-    LIST_HELD_BYTES_MAX, LIST_HELD_TIGHT_BYTES, LIST_PIN_TIME_MAX, LIST_REFILL_KEYS,
-    RANGE_CHUNK_BYTES,
+    CHUNK_SLACK_BYTES, LIST_HELD_BYTES_MAX, LIST_HELD_TIGHT_BYTES, LIST_PIN_TIME_MAX,
+    LIST_REFILL_KEYS, RANGE_CHUNK_BYTES,
 };
 
 /// Field number of `RangeResponse.kvs`.
 const RANGE_KVS_FIELD: u32 = 2;
-
-/// Room behind a piece for the key-value that exceeds it, so that common ones do not grow it.
-const CHUNK_SLACK_BYTES: usize = 4096;
-
-/// What a key-value of a list is charged: its own table, not the bytes it shares with the store.
-const KV_BYTES: usize = size_of::<KeyValue>();
 
 /// What a range found.
 pub(super) struct Listed {
@@ -63,6 +57,9 @@ pub(super) async fn read(keyspace: &Keyspace, range: RangeRequest) -> Result<Lis
     let opened = RangeCursor::unary(&keyspace.replica.state(), &range, until);
     let mut cursor = opened.map_err(status_of)?;
     let in_key_order = is_in_key_order(&range);
+    // What is sorted is held whole, whatever its size.
+    let cost = if in_key_order { 0 } else { range_cost(&keyspace.replica.state(), &range) };
+    let _sorted = Held::afford(keyspace, cost)?;
     let tight = keyspace.is_tight();
     let held_max = if tight { LIST_HELD_TIGHT_BYTES } else { LIST_HELD_BYTES_MAX };
     let mut kvs: Vec<KeyValue> = Vec::new();
@@ -106,7 +103,7 @@ pub(super) async fn answer(keyspace: &Keyspace, call: Call, listed: Listed) {
     if size <= RANGE_CHUNK_BYTES {
         return answer_whole(call, Ok(response));
     }
-    let _held = Held::charge(keyspace, response.kvs.len() * KV_BYTES);
+    let _held = Held::charge(&keyspace.share, response.kvs.len() * KV_BYTES);
     let RangeResponse { header, kvs, more, count } = response;
     let head = RangeResponse { header, ..RangeResponse::default() };
     let tail = RangeResponse { more, count, ..RangeResponse::default() };
@@ -135,25 +132,6 @@ pub(super) async fn answer(keyspace: &Keyspace, call: Call, listed: Listed) {
     };
     // A client that goes away needs no answer.
     let _ = call.responder.unary_chunks(size, next).await;
-}
-
-/// What a list is charged while it is sent.
-struct Held {
-    share: Rc<Share>,
-    bytes: usize,
-}
-
-impl Held {
-    fn charge(keyspace: &Keyspace, bytes: usize) -> Held {
-        keyspace.share.recharge(Owner::Calls, 0, bytes);
-        Held { share: keyspace.share.clone(), bytes }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.share.recharge(Owner::Calls, self.bytes, 0);
-    }
 }
 
 impl Rest {
@@ -213,6 +191,7 @@ mod tests {
     use ringbolt_proto::etcdserverpb::{CompactionRequest, PutRequest};
 
     use super::*;
+    use crate::budget::{Owner, Share};
     use crate::metrics::KeyCounts;
     use crate::services::Settings;
 

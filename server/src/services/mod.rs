@@ -9,6 +9,7 @@ mod kv;
 mod lease;
 mod list;
 mod maintenance;
+mod pieces;
 mod watch;
 
 use std::cell::{Cell, RefCell};

@@ -44,6 +44,7 @@ pub fn attacks() -> Vec<Attack> {
         attack("fill", "none: it writes what is listed next", 1_024, fill),
         attack("slow-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 64, slow_listers),
         attack("silent-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 192, silent_listers),
+        attack("silent-txns", "--memory-budget", 448, silent_txns),
         attack("silent-watchers", "--memory-budget", 256, silent_watchers),
         attack("idle-connections", "the limit of open files", 477, idle_connections),
         attack("idle-watchers", "the limit of open files", 477, idle_watchers),
@@ -125,6 +126,39 @@ fn silent_listers(server: &Server) -> Result<String, String> {
     let wires: Vec<Wire> = (0..100).map(|_| ask_for_list(server)).collect::<Result<_, String>>()?;
     sleep(IDLE_TIME);
     Ok(format!("{} lists asked for and never read", wires.len()))
+}
+
+/// A hundred clients that ask for the list four times in one transaction, in key order and sorted,
+/// and never read. What the budget has no room for is refused before it is read.
+fn silent_txns(server: &Server) -> Result<String, String> {
+    let mut wires = Vec::new();
+    for index in 0..100 {
+        let mut wire = Wire::wide(server)?;
+        ask_for_lists(&mut wire, index % 2);
+        wire.flush()?;
+        wires.push(wire);
+    }
+    sleep(IDLE_TIME);
+    let mut last = Wire::wide(server)?;
+    ask_for_lists(&mut last, 0);
+    let outcome = last.outcome(1)?;
+    if !outcome.starts_with("8 ") {
+        return Err(format!("one more transaction of lists got {outcome:?}"));
+    }
+    Ok(format!("{} transactions of four lists never read, one more got {outcome:?}", wires.len()))
+}
+
+fn ask_for_lists(wire: &mut Wire, sort_target: i32) {
+    let range = RangeRequest {
+        key: "list/".into(),
+        range_end: "list0".into(),
+        sort_target,
+        ..RangeRequest::default()
+    };
+    let list = RequestOp { request: Some(Request::RequestRange(range)) };
+    let txn = TxnRequest { success: vec![list; 4], ..TxnRequest::default() };
+    wire.call(1, "etcdserverpb.KV/Txn", &[]);
+    wire.message(1, &txn.encode_to_vec(), true);
 }
 
 fn ask_for_watch(wire: &mut Wire, stream: u32, key: &str) {
