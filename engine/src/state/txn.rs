@@ -31,7 +31,7 @@ use crate::types::{LeaseId, Revision};
 /// A transaction whose compares are decided: only the operations that run are left.
 #[derive(Debug)]
 pub(super) struct Taken<'a> {
-    succeeded: bool,
+    pub(super) succeeded: bool,
     ops: Vec<TakenOp<'a>>,
 }
 

@@ -17,7 +17,7 @@ use super::{Keyspace, answer, request};
 use crate::connection::Call;
 use crate::error;
 use crate::grpc::Status;
-use crate::limits::RANGE_CHUNK_BYTES;
+use crate::limits::{LIST_PIN_TIME_MAX, RANGE_CHUNK_BYTES};
 
 /// Asks the replica. A write whose deadline passes before it is proposed is dropped; once proposed
 /// it happens, whatever the client does.
@@ -93,7 +93,7 @@ pub(super) async fn txn(keyspace: Rc<Keyspace>, mut call: Call) {
             if !validate::is_serializable(&txn) {
                 barrier(&keyspace).await?;
             }
-            let mut response = read::txn(&keyspace.replica.state(), &txn).map_err(refused)?;
+            let mut response = read_txn(&keyspace, &txn).await?;
             keyspace.counts.count_txn(&response);
             keyspace.complete(&mut response.header);
             return Ok::<(TxnResponse, Held), Status>((response, held));
@@ -112,6 +112,20 @@ pub(super) async fn txn(keyspace: Rc<Keyspace>, mut call: Call) {
             pieces::send(call, Pieces::of_txn(response), held).await;
         }
         result => answer(call, result.map(|(response, _)| response)),
+    }
+}
+
+/// Reads in steps; between two of them writes and other reads have their turn.
+async fn read_txn(keyspace: &Keyspace, txn: &TxnRequest) -> Result<TxnResponse, Status> {
+    let until = keyspace.io.now() + LIST_PIN_TIME_MAX;
+    let opened = read::TxnCursor::open(&keyspace.replica.state(), txn, until);
+    let mut cursor = opened.map_err(refused)?;
+    loop {
+        let step = cursor.step(&keyspace.replica.state(), read::Budget::STEP);
+        if let Some(response) = step.map_err(refused)? {
+            return Ok(response);
+        }
+        keyspace.io.yield_now().await;
     }
 }
 

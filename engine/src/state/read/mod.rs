@@ -9,6 +9,7 @@ mod collect;
 mod cursor;
 mod leases;
 mod stream;
+mod txn;
 
 use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 
@@ -20,6 +21,7 @@ use crate::types::Revision;
 pub use cursor::{Budget, RangeCursor, Step};
 pub use leases::{lease_leases, lease_time_to_live};
 pub use stream::{RangeStream, StreamStep};
+pub use txn::TxnCursor;
 
 /// Answers a `Range` in one go. For ranges that may be large use [`RangeCursor::unary`], which does
 /// the same in steps.
@@ -31,7 +33,8 @@ pub fn range(state: &State, request: &RangeRequest) -> Result<RangeResponse, Rea
     Ok(select(&state.mvcc, at, state.mvcc.revision(), request))
 }
 
-/// Answers a transaction whose every operation is a `Range`. It does not pass through the log.
+/// Answers a transaction whose every operation is a `Range`, in one go; [`TxnCursor`] does the same
+/// in steps. It does not pass through the log.
 ///
 /// The request was validated and [`super::validate::is_read_only`] holds.
 /// *Errors*: [`Reason::FutureRevision`], [`Reason::Compacted`].

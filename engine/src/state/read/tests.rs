@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use ringbolt_io::time::MonoTime;
 use ringbolt_proto::etcdserverpb::request_op::Request;
-use ringbolt_proto::etcdserverpb::{LeaseTimeToLiveRequest, RangeRequest, RangeResponse};
+use ringbolt_proto::etcdserverpb::{
+    LeaseTimeToLiveRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest,
+};
 use std::time::Duration;
 
 use super::*;
@@ -195,6 +197,36 @@ fn a_unary_range_is_one_moment() {
     drop(cursor);
     while store.state.compact_slice(1000, NOW) == Removal::More {}
     store.state.check();
+}
+
+/// A transaction that only reads gives in steps what it gives in one go, and sees one moment.
+#[test]
+fn a_reading_transaction_is_one_moment() {
+    let mut store = store();
+    let revision = store.state.mvcc.revision().0;
+    let ranges = [
+        parse("get k \\0"),
+        parse("get k05"),
+        RangeRequest { revision: revision - 3, ..parse("get k \\0 limit=7") },
+        RangeRequest { sort_target: 3, sort_order: 2, ..parse("get k \\0") },
+        parse("get none"),
+    ];
+    let op =
+        |range: &RangeRequest| RequestOp { request: Some(Request::RequestRange(range.clone())) };
+    let request = TxnRequest { success: ranges.iter().map(op).collect(), ..TxnRequest::default() };
+    let expected = txn(&store.state, &request).expect("the revisions exist");
+    for keys in [1, 3, 10, 1000] {
+        let budget = Budget { keys, bytes: usize::MAX };
+        let mut cursor = TxnCursor::open(&store.state, &request, UNTIL).expect("they exist");
+        let mut answer = cursor.step(&store.state, budget).expect("pinned");
+        store.play("put k05 other");
+        store.play("del k \\0");
+        while answer.is_none() {
+            answer = cursor.step(&store.state, budget).expect("pinned");
+        }
+        assert_eq!(answer.as_ref(), Some(&expected), "{keys} keys in a step");
+        store = self::store();
+    }
 }
 
 /// Removal waits for the reads that were there when the compaction came, not for later ones, and
