@@ -44,7 +44,7 @@ pub fn attacks() -> Vec<Attack> {
         attack("fill", "none: it writes what is listed next", 1_024, fill),
         attack("slow-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 64, slow_listers),
         attack("silent-listers", "LIST_HELD_BYTES_MAX, --memory-budget", 192, silent_listers),
-        attack("silent-txns", "--memory-budget", 448, silent_txns),
+        attack("silent-txns", "--memory-budget", 512, silent_txns),
         attack("silent-watchers", "--memory-budget", 256, silent_watchers),
         attack("idle-connections", "the limit of open files", 477, idle_connections),
         attack("idle-watchers", "the limit of open files", 477, idle_watchers),
