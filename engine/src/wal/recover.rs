@@ -566,12 +566,15 @@ async fn go_on(
         log.offset = 0;
     }
     log.restore(content.hard_state, content.checkpoint.as_ref(), last_index);
-    find_free(place, log, unused).await?;
+    let needless = find_free(place, log, mark, unused).await?;
     if in_place {
         let path = marks.path().to_path_buf();
         marks.write_both(&log.mark(0, None)).await.map_err(failed(&path))?;
     } else {
         begin_fresh(place, log, marks).await?;
+    }
+    for path in needless {
+        remove(place.io, &path).await?;
     }
     log.marked = log.durable;
     Ok(())
@@ -630,9 +633,16 @@ async fn listed_free(place: &Place<'_>, mark: &Mark) -> Result<Vec<Free>, OpenEr
     Ok(free)
 }
 
-/// Takes the unused segments that are large enough; removes the others, unfinished files, reserves
-/// of earlier lives, and segments that no mark lists.
-async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Result<(), OpenError> {
+/// Takes the unused segments that are large enough; removes unfinished files, reserves of earlier
+/// lives, and segments that no mark lists. Gives those that the mark lists and nobody needs: they
+/// may go only when a mark without them is durable, or a start that fails would be the last.
+async fn find_free(
+    place: &Place<'_>,
+    log: &mut Log,
+    mark: &Mark,
+    unused: Vec<Free>,
+) -> Result<Vec<PathBuf>, OpenError> {
+    let mut needless = Vec::new();
     let (io, directory) = (place.io, place.directory);
     let least = log.constant.segment_bytes_min;
     log.free = unused.into_iter().filter(|free| free.size >= least).collect();
@@ -650,11 +660,16 @@ async fn find_free(place: &Place<'_>, log: &mut Log, unused: Vec<Free>) -> Resul
         let Some(number) = number_of(name.strip_suffix(PARTIAL).unwrap_or(&name)) else { continue };
         log.next_number = log.next_number.max(number.saturating_add(1));
         let in_log = log.sealed.iter().chain(&log.active).any(|kept| kept.number == number);
-        if !in_log && !log.free.iter().any(|free| free.number == number) {
+        if in_log || log.free.iter().any(|free| free.number == number) {
+            continue;
+        }
+        if mark.segments.iter().any(|listed| file_name(listed.number) == name) {
+            needless.push(path);
+        } else {
             remove(io, &path).await?;
         }
     }
-    Ok(())
+    Ok(needless)
 }
 
 /// Seals what there is and begins a fresh segment. Its start is durable when this returns.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Rig, entry, open_or_create, tiny};
 use crate::types::{RaftIndex, Term};
-use crate::wal::{Batch, Checkpoint, Mode, Writer};
+use crate::wal::{Batch, Checkpoint, Mode, WalConfig, Writer};
 
 fn append(writer: &Writer, index: u64) -> crate::wal::Ticket {
     let entries = vec![entry(index, 1, 3_000)];
@@ -119,4 +119,35 @@ fn a_broken_disk_is_not_waited_for() {
         assert!(failure.file.to_string_lossy().ends_with(".wal"), "{failure}");
         assert_eq!(writer.wait_durable(last).await, Err(failure));
     });
+}
+
+/// A start that finds no room for what its flags ask for changes nothing: with the flags of before
+/// the log opens, and holds everything.
+#[test]
+fn a_start_that_fails_for_space_takes_nothing_away() {
+    for seed in 0..8 {
+        let mut rig = Rig::new(seed);
+        rig.world.disk_faults(rig.machine, |faults| faults.capacity_bytes = Some(60 * 1024));
+        let last = rig.run_and_kill(move |io| async move {
+            let (writer, _) = open_or_create(&io, tiny(Mode::Safe)).await.expect("sound");
+            io.sleep(Duration::from_secs(2)).await;
+            for index in 1..=seed {
+                writer.wait_durable(append(&writer, index)).await.expect("sound");
+            }
+            seed
+        });
+        let larger = WalConfig { entry_bytes_max: 200 * 1024, ..tiny(Mode::Safe) };
+        for _ in 0..2 {
+            let larger = larger.clone();
+            let refused =
+                rig.run_and_kill(|io| async move { open_or_create(&io, larger).await.err() });
+            let text = refused.expect("nothing crashed it").expect("no room").to_string();
+            assert!(text.contains("no storage space"), "{text}");
+        }
+        let found = rig.run_and_kill(|io| async move {
+            let (_, recovered) = open_or_create(&io, tiny(Mode::Safe)).await.expect("as before");
+            recovered.entries.last().map_or(0, |entry| entry.index.0)
+        });
+        assert_eq!(found, last);
+    }
 }
