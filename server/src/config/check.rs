@@ -200,6 +200,11 @@ fn contradictions(settings: &Settings) -> Result<(), String> {
     if budget > 0 && budget < least {
         return Err(format!("--memory-budget must be 0 or at least {least} (set to {budget})"));
     }
+    let (request, most) = (settings.uint("max-request-bytes"), super::limits::REQUEST_BYTES_MAX);
+    if request > most {
+        // Each segment of the log has room for the largest request.
+        return Err(format!("--max-request-bytes must not be above {most} (set to {request})"));
+    }
     let shards = settings.uint("shards");
     let most = super::limits::SHARDS_MAX;
     if shards > most {

@@ -12,3 +12,6 @@ pub const KEYSPACE_NAME_CHARS_MAX: usize = 63;
 pub const SHARDS_MAX: u64 = 256;
 /// Least `--memory-budget`: below it a handful of connections could not work.
 pub const MEMORY_BUDGET_MIN: u64 = 16 * 1024 * 1024;
+/// Bytes of the largest request that may be allowed: segments of the log are as large, and three of
+/// them stand by.
+pub const REQUEST_BYTES_MAX: u64 = 256 * 1024 * 1024;
