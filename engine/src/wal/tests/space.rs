@@ -121,8 +121,8 @@ fn a_broken_disk_is_not_waited_for() {
     });
 }
 
-/// A start that finds no room for what its flags ask for changes nothing: with the flags of before
-/// the log opens, and holds everything.
+/// A start that finds no room for what its flags ask for takes nothing away: with the flags of
+/// before, and room for a segment, the log opens and holds everything.
 #[test]
 fn a_start_that_fails_for_space_takes_nothing_away() {
     for seed in 0..8 {
@@ -144,6 +144,7 @@ fn a_start_that_fails_for_space_takes_nothing_away() {
             let text = refused.expect("nothing crashed it").expect("no room").to_string();
             assert!(text.contains("no storage space"), "{text}");
         }
+        rig.world.disk_faults(rig.machine, |faults| faults.capacity_bytes = None);
         let found = rig.run_and_kill(|io| async move {
             let (_, recovered) = open_or_create(&io, tiny(Mode::Safe)).await.expect("as before");
             recovered.entries.last().map_or(0, |entry| entry.index.0)
