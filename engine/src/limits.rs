@@ -57,6 +57,13 @@ pub const LEASES_DUE_PER_TURN_MAX: usize = 500;
 /// and lengths of header and request. A proposal is measured with it, so that the same request is
 /// too large here and there.
 pub const PROPOSAL_OVERHEAD_BYTES: usize = 17;
+/// Transactions in each other of which the inner one still has operations. Under etcd's default of
+/// 128 operations there are at most that many levels; with a larger `--max-txn-ops` this is the
+/// limit, for the stack's sake.
+pub const TXN_LEVELS_MAX: usize = 256;
+/// Messages in each other that are decoded: each level of a transaction is one in an operation, and
+/// one level more shows that there are too many.
+pub const TXN_MESSAGES_DEEP_MAX: usize = 2 * (TXN_LEVELS_MAX + 1);
 /// Keys one step of a read hands out at most, and keys and versions it looks at: below 200 µs.
 pub const RANGE_STEP_KEYS_MAX: usize = 500;
 /// How many revisions ago a range may be for its keys to be counted from the newest count and what

@@ -4,6 +4,8 @@
 //! a decoded key or value shares the receive buffer until somebody copies it out.
 
 pub mod method;
+pub mod schema;
+pub mod wire;
 
 /// Generated message types, one module per protobuf package.
 #[allow(missing_docs, clippy::doc_markdown, clippy::large_enum_variant, clippy::enum_variant_names)]

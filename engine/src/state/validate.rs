@@ -14,7 +14,7 @@ use ringbolt_proto::etcdserverpb::{
 
 use super::deletes::Deletes;
 use crate::error::Reason;
-use crate::limits::PROPOSAL_OVERHEAD_BYTES;
+use crate::limits::{PROPOSAL_OVERHEAD_BYTES, TXN_LEVELS_MAX};
 
 /// The limits an operator sets on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn delete_range(request: &DeleteRangeRequest, _limits: &Limits) -> Result<()
 /// Checks a `Txn`: sizes and each operation at every level of both branches, then that no key is
 /// written twice by one branch. Source: etcd `rpc.proto` `TxnRequest`.
 pub fn txn(request: &TxnRequest, limits: &Limits) -> Result<(), Reason> {
-    txn_level(request, limits.max_txn_ops, limits)?;
+    txn_level(request, limits.max_txn_ops, limits, 1)?;
     written_keys(&request.success)?;
     written_keys(&request.failure)?;
     Ok(())
@@ -122,9 +122,16 @@ pub fn is_serializable(request: &TxnRequest) -> bool {
     ops.all(|op| matches!(&op.request, Some(Request::RequestRange(range)) if range.serializable))
 }
 
-fn txn_level(request: &TxnRequest, ops_max: usize, limits: &Limits) -> Result<(), Reason> {
+/// `level` counts from 1. A transaction whose operations may lie deeper than is decoded is refused
+/// as one of too many, which below etcd's default limit it always is.
+fn txn_level(
+    request: &TxnRequest,
+    ops_max: usize,
+    limits: &Limits,
+    level: usize,
+) -> Result<(), Reason> {
     let ops = request.compare.len().max(request.success.len()).max(request.failure.len());
-    if ops > ops_max {
+    if ops > ops_max || (ops > 0 && level > TXN_LEVELS_MAX) {
         return Err(Reason::TooManyOps);
     }
     if request.compare.iter().any(|compare| compare.key.is_empty()) {
@@ -135,7 +142,9 @@ fn txn_level(request: &TxnRequest, ops_max: usize, limits: &Limits) -> Result<()
             Some(Request::RequestRange(request)) => range(request, limits)?,
             Some(Request::RequestPut(request)) => put(request, limits)?,
             Some(Request::RequestDeleteRange(request)) => delete_range(request, limits)?,
-            Some(Request::RequestTxn(request)) => txn_level(request, ops_max - ops, limits)?,
+            Some(Request::RequestTxn(request)) => {
+                txn_level(request, ops_max - ops, limits, level + 1)?;
+            }
             None => return Err(Reason::KeyNotFound),
         }
     }

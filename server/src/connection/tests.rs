@@ -3,6 +3,7 @@
 
 mod calls;
 mod client;
+mod deep;
 mod ends;
 mod golden;
 

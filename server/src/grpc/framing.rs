@@ -8,6 +8,10 @@ use std::io::Read;
 
 use bytes::{Buf, Bytes, BytesMut};
 use flate2::read::GzDecoder;
+use ringbolt_engine::limits::TXN_MESSAGES_DEEP_MAX;
+use ringbolt_proto::method::Mode;
+use ringbolt_proto::schema::Described;
+use ringbolt_proto::wire::{self, Fault};
 
 use super::request::Encoding;
 use super::status::{Code, Status};
@@ -190,19 +194,29 @@ pub fn prefix(size: usize) -> [u8; PREFIX_BYTES] {
     [0, a, b, c, d]
 }
 
-/// Decodes a request.
+/// Decodes a request as etcd does. Its stack is bounded however deep messages lie in each other:
+/// of a nested transaction only the levels that the engine looks at are decoded.
 ///
 /// # Errors
-/// `Internal` with etcd's text when the bytes are no such message.
-pub fn unmarshal<T: prost::Message + Default>(bytes: Bytes) -> Result<T, Status> {
-    T::decode(bytes).map_err(|error| {
-        let why = if error.to_string().contains("UTF-8") {
-            "string field contains invalid UTF-8"
-        } else {
-            "proto: cannot parse invalid wire-format data"
-        };
-        Status::new(Code::Internal, format!("grpc: error unmarshalling request: {why}"))
-    })
+/// `Internal` with etcd's text when the bytes are no such message. The text depends on `mode`:
+/// only a unary method has its request unmarshalled before its handler.
+pub fn unmarshal<T>(bytes: Bytes, mode: Mode) -> Result<T, Status>
+where
+    T: prost::Message + Described + Default,
+{
+    let what = match mode {
+        Mode::Unary => "grpc: error unmarshalling request",
+        Mode::ServerStream | Mode::Bidi => "grpc: failed to unmarshal the received message",
+    };
+    let refused = |why| Status::new(Code::Internal, format!("{what}: {why}"));
+    let sifted = wire::sift(bytes, T::SCHEMA, TXN_MESSAGES_DEEP_MAX).map_err(|fault| {
+        refused(match fault {
+            Fault::Invalid => "proto: cannot parse invalid wire-format data",
+            Fault::TooDeep => "proto: exceeded maximum recursion depth",
+            Fault::NotText => "string field contains invalid UTF-8",
+        })
+    })?;
+    T::decode(sifted).map_err(|_| refused("proto: cannot parse invalid wire-format data"))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use ringbolt_proto::etcdserverpb::{
     LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
     LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
+use ringbolt_proto::method::Mode;
 
 use super::kv::propose;
 use super::{Keyspace, answer, request};
@@ -62,7 +63,8 @@ pub(super) async fn revoke(keyspace: Rc<Keyspace>, mut call: Call) {
 /// `Lease/LeaseKeepAlive`: one answer for each request; ends when the client has no more.
 pub(super) async fn keep_alive(keyspace: Rc<Keyspace>, mut call: Call) {
     while let Some(message) = call.requests.next().await {
-        let request: LeaseKeepAliveRequest = match message.and_then(unmarshal) {
+        let request = message.and_then(|bytes| unmarshal(bytes, Mode::Bidi));
+        let request: LeaseKeepAliveRequest = match request {
             Ok(request) => request,
             Err(status) => return call.responder.finish(status),
         };

@@ -28,6 +28,7 @@ use ringbolt_engine::{LeaseId, Revision};
 use ringbolt_io::{Io, LocalTask};
 use ringbolt_proto::etcdserverpb::ResponseHeader;
 use ringbolt_proto::method::Name;
+use ringbolt_proto::schema::Described;
 
 use crate::budget::{Pressure, Share};
 use crate::connection::{Call, Service};
@@ -192,7 +193,7 @@ fn run(io: &Io, name: &'static str, handler: impl Future<Output = ()> + 'static)
 }
 
 /// The one message of a unary call, decoded.
-async fn request<M: Message + Default>(call: &mut Call) -> Result<M, Status> {
+async fn request<M: Message + Described + Default>(call: &mut Call) -> Result<M, Status> {
     let bytes = match call.requests.try_next() {
         Some(bytes) => bytes?,
         None => match call.requests.next().await {
@@ -200,7 +201,7 @@ async fn request<M: Message + Default>(call: &mut Call) -> Result<M, Status> {
             None => return Err(Status::new(Code::Internal, "EOF")),
         },
     };
-    unmarshal(bytes)
+    unmarshal(bytes, call.method.mode)
 }
 
 /// Answers a unary call.

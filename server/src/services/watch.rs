@@ -21,6 +21,7 @@ use ringbolt_proto::etcdserverpb::{
     ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse,
     watch_create_request::FilterType, watch_request::RequestUnion,
 };
+use ringbolt_proto::method::Mode;
 
 use super::Keyspace;
 use crate::budget::{Owner, Pressure, Share};
@@ -156,8 +157,8 @@ impl WatchStream {
                 Wake::Gone => return Err(End::Gone),
                 Wake::Request(None) => half_closed = true,
                 Wake::Request(Some(message)) => {
-                    let request =
-                        message.and_then(unmarshal::<WatchRequest>).map_err(End::Status)?;
+                    let request = message.and_then(|bytes| unmarshal(bytes, Mode::Bidi));
+                    let request: WatchRequest = request.map_err(End::Status)?;
                     self.handle(request).await?;
                 }
                 Wake::Dirty => self.deliver_one().await?,

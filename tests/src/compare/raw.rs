@@ -1,8 +1,9 @@
 //! gRPC calls with hand-made messages, for what etcdctl cannot send.
 //!
 //! A message is written as its fields: `name.NUMBER=VALUE`, the name only for the reader. A value
-//! is a number, `"bytes"` with the escapes of a case file (`"x"*N` repeats them), `{ fields }`,
-//! or `!HEX` for raw bytes in place of the whole message.
+//! is a number, `"bytes"` with the escapes of a case file (`"x"*N` repeats them) or `{ fields }`.
+//! In place of fields there may be `!HEX` for raw bytes (`!HEX*N` repeats them), or `^N{ fields }`
+//! for a `Txn` that lies in N others, each of which has it as its only operation on success.
 
 use std::iter::Peekable;
 use std::path::Path;
@@ -127,10 +128,20 @@ fn fields(chars: &mut Peekable<Chars<'_>>, closers: &[char]) -> Result<Vec<u8>, 
             Some('!') => {
                 chars.next();
                 let digits = word(chars, |c| c.is_ascii_hexdigit());
+                let mut bytes = vec![];
                 for pair in digits.as_bytes().chunks(2) {
                     let pair = std::str::from_utf8(pair).map_err(|error| error.to_string())?;
-                    out.push(u8::from_str_radix(pair, 16).map_err(|error| error.to_string())?);
+                    bytes.push(u8::from_str_radix(pair, 16).map_err(|error| error.to_string())?);
                 }
+                out.extend(bytes.repeat(count(chars)?));
+            }
+            Some('^') => {
+                chars.next();
+                let levels = word(chars, |c| c.is_ascii_digit()).parse().map_err(|_| "a count")?;
+                chars.next_if_eq(&'{').ok_or("a brace is needed")?;
+                let inner = fields(chars, &['}'])?;
+                chars.next_if_eq(&'}').ok_or("a brace is not closed")?;
+                out.extend(nested(inner, levels));
             }
             Some(_) => field(chars, &mut out)?,
         }
@@ -147,11 +158,7 @@ fn field(chars: &mut Peekable<Chars<'_>>, out: &mut Vec<u8>) -> Result<(), Strin
         Some('"') => {
             chars.next();
             let text = until(chars, '"', true)?;
-            let count = match chars.next_if_eq(&'*') {
-                Some(_) => word(chars, |c| c.is_ascii_digit()).parse().map_err(|_| "a count")?,
-                None => 1,
-            };
-            text.repeat(count)
+            text.repeat(count(chars)?)
         }
         Some('{') => {
             chars.next();
@@ -174,6 +181,27 @@ fn field(chars: &mut Peekable<Chars<'_>>, out: &mut Vec<u8>) -> Result<(), Strin
     varint(bytes.len() as u64, out);
     out.extend(bytes);
     Ok(())
+}
+
+/// `*N`, or once.
+fn count(chars: &mut Peekable<Chars<'_>>) -> Result<usize, String> {
+    match chars.next_if_eq(&'*') {
+        Some(_) => Ok(word(chars, |c| c.is_ascii_digit()).parse().map_err(|_| "a count")?),
+        None => Ok(1),
+    }
+}
+
+/// A transaction in `levels` others.
+fn nested(inner: Vec<u8>, levels: usize) -> Vec<u8> {
+    let mut bytes = inner;
+    for field in [4, 2].repeat(levels) {
+        let mut outer = vec![];
+        varint(field << 3 | 2, &mut outer);
+        varint(bytes.len() as u64, &mut outer);
+        outer.extend(bytes);
+        bytes = outer;
+    }
+    bytes
 }
 
 fn word(chars: &mut Peekable<Chars<'_>>, wanted: impl Fn(char) -> bool) -> String {

@@ -68,11 +68,12 @@ impl Subscriber for Path {
 }
 
 /// A member that serves one connection.
-async fn member(io: ringbolt_io::Io, address: ringbolt_io::Address) {
-    let config = ReplicaConfig::new("n1", "/data".into(), Mode::Safe);
+pub(super) async fn member(io: ringbolt_io::Io, address: ringbolt_io::Address, max_txn_ops: usize) {
+    let mut config = ReplicaConfig::new("n1", "/data".into(), Mode::Safe);
+    config.max_txn_ops = max_txn_ops;
     let replica = Replica::open(io.clone(), config).await.expect("an empty directory");
     let settings = Settings {
-        limits: Limits { max_txn_ops: 128, max_request_bytes: MESSAGE_BYTES_MAX },
+        limits: Limits { max_txn_ops, max_request_bytes: MESSAGE_BYTES_MAX },
         progress_interval: Duration::from_secs(600),
         quota_bytes: -1,
         lease_ttl_min_s: 2,
@@ -105,7 +106,7 @@ fn path_of_a_put() {
     let address = world.address(server, PORT);
     let here = address.clone();
     world.start(server, |io| {
-        io.spawn("member", member(io.clone(), here));
+        io.spawn("member", member(io.clone(), here, 128));
     });
     // The member is open and leads: what follows is the Put's alone.
     world.run_for(Duration::from_secs(5));
