@@ -4,7 +4,7 @@ set -euo pipefail
 
 source tests/suites/needs.sh
 
-SUITES=(unit sim planted compare client h2spec hostile badinput corruption crash powercut seccomp keyspaces controlplane figures)
+SUITES=(unit sim planted compare client h2spec hostile badinput corruption fuzz crash powercut seccomp keyspaces controlplane figures)
 RESULTS=${RESULTS_DIR:-target/results}
 BIN=target/release/ringbolt
 
@@ -33,7 +33,7 @@ setup() { # what a build needs
 
 setup_tests() { # what the suites need beyond that; a suite whose needs are not met says so itself
     local missing
-    missing=$(packages_of curl openssl perl mkfs.ext4 mkfs.xfs setpriv mount etcdctl)
+    missing=$(packages_of curl openssl g++ perl mkfs.ext4 mkfs.xfs setpriv mount etcdctl)
     go_serves "$PEERS_DIR/go/bin/go" || missing="$missing $(packages_of go)"
     missing=$(echo "$missing" | xargs)
     if [ -n "$missing" ] && can_install; then

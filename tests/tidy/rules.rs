@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["ringbolt-proto"]),
     ("tuning", &["ringbolt-io"]),
     ("tests", &["ringbolt-engine", "ringbolt-io", "ringbolt-proto"]),
+    ("tests/fuzz", &["ringbolt-engine", "ringbolt-io", "ringbolt-proto", "ringbolt-server"]),
 ];
 
 /// `(module, what it may not name)`.

@@ -18,6 +18,13 @@ pub enum Damage {
         /// This bit of it.
         bit: u8,
     },
+    /// Bytes are these.
+    Write {
+        /// From here.
+        at: usize,
+        /// They.
+        bytes: Vec<u8>,
+    },
     /// Bytes are others.
     Scribble {
         /// From here.
@@ -128,6 +135,11 @@ impl Place {
             Damage::Flip { at, bit } => {
                 if let Some(byte) = bytes.get_mut(*at) {
                     *byte ^= 1 << bit;
+                }
+            }
+            Damage::Write { at, bytes: with } => {
+                for (byte, with) in bytes.iter_mut().skip(*at).zip(with) {
+                    *byte = *with;
                 }
             }
             Damage::Scribble { at, count, seed } => {
