@@ -34,6 +34,12 @@ pub const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 /// Wait before a Unix socket whose backlog was full is tried again: no event tells of room.
 pub const CONNECT_RETRY: Duration = Duration::from_millis(1);
 
+/// Attempts at a ring while the kernel has no memory for one: that of a process that was killed
+/// comes back a moment after its end.
+pub const RING_ATTEMPTS: u32 = 20;
+/// Pause between two of them.
+pub const RING_ATTEMPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Submissions a ring takes before it has to enter the kernel in the middle of a turn.
 pub const RING_SUBMISSIONS: u32 = 1024;
 /// Completions a ring holds before the kernel keeps them on a list of its own.

@@ -4,9 +4,11 @@ use std::fmt;
 use std::fs;
 use std::rc::Rc;
 use std::str::FromStr;
+use std::thread;
 
 use crate::driver::Driver;
 use crate::epoll::Epoll;
+use crate::limits::{RING_ATTEMPT_PAUSE, RING_ATTEMPTS};
 use crate::uring::{Refused, Uring};
 
 /// What the operator asked for.
@@ -59,7 +61,7 @@ pub fn driver(choice: Engine, seed: u64) -> Result<(Rc<dyn Driver>, String), Eng
     if choice == Engine::Epoll {
         return epoll(seed, "epoll, as asked for".to_owned());
     }
-    match Uring::new(seed) {
+    match patiently(|| Uring::new(seed), || thread::sleep(RING_ATTEMPT_PAUSE)) {
         Ok(driver) if choice == Engine::Uring => {
             Ok((Rc::new(driver), "io_uring, as asked for".to_owned()))
         }
@@ -77,6 +79,21 @@ pub fn driver(choice: Engine, seed: u64) -> Result<(Rc<dyn Driver>, String), Eng
             }
         }
     }
+}
+
+/// A shortage of memory passes: a member that is started again just after it was killed would else
+/// run without io_uring for the rest of its life, or not at all.
+fn patiently<T>(
+    mut attempt: impl FnMut() -> Result<T, Refused>,
+    mut pause: impl FnMut(),
+) -> Result<T, Refused> {
+    for _ in 1..RING_ATTEMPTS {
+        match attempt() {
+            Err(refused) if refused.error.raw_os_error() == Some(libc::ENOMEM) => pause(),
+            outcome => return outcome,
+        }
+    }
+    attempt()
 }
 
 fn epoll(seed: u64, why: String) -> Result<(Rc<dyn Driver>, String), EngineError> {
@@ -152,6 +169,27 @@ mod tests {
     use std::io;
 
     use super::*;
+
+    /// A shortage of memory is waited for, and not for ever; any other refusal stands at once. A
+    /// member that was started just after a kill found no memory for its ring and gave up.
+    #[test]
+    fn a_shortage_of_memory_is_waited_for() {
+        let tried = |number: i32, refusals: u32| {
+            let (mut attempts, mut pauses) = (0, 0);
+            let attempt = || {
+                attempts += 1;
+                let error = io::Error::from_raw_os_error(number);
+                let refused = Refused { step: "io_uring_setup", error };
+                if attempts > refusals { Ok(()) } else { Err(refused) }
+            };
+            let outcome = patiently(attempt, || pauses += 1);
+            (outcome.is_ok(), attempts, pauses)
+        };
+        assert_eq!(tried(libc::ENOMEM, 0), (true, 1, 0));
+        assert_eq!(tried(libc::ENOMEM, 3), (true, 4, 3));
+        assert_eq!(tried(libc::ENOMEM, u32::MAX), (false, RING_ATTEMPTS, RING_ATTEMPTS - 1));
+        assert_eq!(tried(libc::EPERM, 3), (false, 1, 0));
+    }
 
     /// Each way to be refused is told apart, with its own remedy.
     #[test]
