@@ -86,7 +86,7 @@ pub fn enter_namespace() -> Result<(), String> {
     }
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let error = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--"])
+        .args(["--mount", "--propagation", "private", "--fork", "--kill-child", "--"])
         .arg(own)
         .args(std::env::args_os().skip(1))
         .env(INSIDE, "yes")
