@@ -29,8 +29,8 @@ pub struct TxnCursor {
 }
 
 impl TxnCursor {
-    /// Opens a transaction that was validated and for which [`super::super::validate::is_read_only`]
-    /// holds. Its revisions are pinned, `until` at the longest.
+    /// Opens a validated transaction of ranges alone. Its revisions are pinned, `until` at the
+    /// longest.
     ///
     /// *Errors*: [`Reason::FutureRevision`], [`Reason::Compacted`].
     pub fn open(state: &State, request: &TxnRequest, until: MonoTime) -> Result<TxnCursor, Reason> {
