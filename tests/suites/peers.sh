@@ -62,7 +62,7 @@ kubernetes() {
     file=$(go mod download -json k8s.io/kubernetes@v$KUBERNETES_VERSION | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
     # Its staging modules are required at v0.0.0 and live in the registry at the matching 0.x.
     go mod edit -require=k8s.io/kubernetes@v$KUBERNETES_VERSION
-    sed -n 's/^[[:space:]]*\(k8s\.io\/[^ ]*\) v0\.0\.0.*/\1/p' "$file" | sort -u | while read -r module; do
+    sed -n 's/^[[:space:]]*\(k8s\.io\/[^ ]*\) v0\.0\.0$/\1/p' "$file" | sort -u | while read -r module; do
         go mod edit -replace="$module=$module@v0.${KUBERNETES_VERSION#1.}"
     done
     imports "${programs[@]/#/k8s.io/kubernetes/cmd/}"
