@@ -58,6 +58,8 @@ refused "etcd's data directory" 1 'etcd' --data-dir="$WORK/foreign" "${away[@]}"
 mkdir -p "$WORK/later" && echo 'ringbolt data 2' >"$WORK/later/ringbolt"
 refused "a later release's data directory" 1 'later release' --data-dir="$WORK/later" "${away[@]}"
 [ "$(cat "$WORK/later/ringbolt")" = 'ringbolt data 2' ] || fail "a later release's directory was changed"
+printf '\377\n' >"$WORK/later/ringbolt"
+refused "a data directory whose marker is damaged" 1 'is damaged .*Restore' --data-dir="$WORK/later" "${away[@]}"
 touch "$WORK/file"
 refused "data directory is a file" 1 "$WORK/file" --data-dir="$WORK/file" "${away[@]}"
 not_writable() { # not_writable COMMAND...: starts the server as somebody who may not write here

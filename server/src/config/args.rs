@@ -69,13 +69,21 @@ fn read(flag: &Flag, text: &str) -> Result<Value, String> {
         return Err(format!("invalid boolean value {text:?} for -{}: parse error", flag.name));
     }
     Value::parse(flag.kind, text).map_err(|why| {
-        let line = format!("invalid value {text:?} for flag -{}: {why}", flag.name);
-        match flag.kind {
-            // etcd's own flags keep etcd's line.
-            Kind::Word(words) if flag.group == Group::Ringbolt => {
-                format!("{line}: one of {}", words.join(", "))
-            }
-            _ => line,
-        }
+        format!("invalid value {text:?} for flag -{}: {why}{}", flag.name, forms(flag))
     })
+}
+
+/// What a flag of our own takes, behind what is wrong; etcd's own flags keep etcd's line.
+#[must_use]
+pub fn forms(flag: &Flag) -> String {
+    match flag.kind {
+        _ if flag.group != Group::Ringbolt => String::new(),
+        Kind::Word(words) => format!(": one of {}", words.join(", ")),
+        Kind::Uint if flag.name.ends_with("budget") => {
+            ": a number of bytes, as 536870912".to_owned()
+        }
+        Kind::Uint | Kind::Int => ": a whole number".to_owned(),
+        Kind::Duration => ": a number with its unit, as 100ms or 5s".to_owned(),
+        _ => String::new(),
+    }
 }

@@ -4,6 +4,7 @@
 //! the flag it stands for, or beside its twin of the other prefix, is a conflict. An unknown
 //! `ETCD_*` is a warning, as in etcd; an unknown `RINGBOLT_*` can only be a mistake.
 
+use super::args::forms;
 use super::notice::Notice;
 use super::table::{Flag, Group, IGNORED, flags};
 use super::value::{Settings, Source, Value};
@@ -50,7 +51,8 @@ pub fn apply(
             }
             // The last bad variable, in order of the flags, is the one etcd names.
             Err(why) => {
-                let text = format!("invalid value {text:?} for {key}: {why}");
+                let mut text = format!("invalid value {text:?} for {key}: {why}");
+                text.push_str(&forms(flag));
                 outcome = Err(Trouble::Invalid(text));
             }
         }

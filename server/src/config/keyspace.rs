@@ -90,6 +90,7 @@ pub fn parse(text: &str, data_dir: &Path, default: &Keyspace) -> Result<Keyspace
         fsync: default.fsync,
         quota_bytes: default.quota_bytes,
     };
+    let mut given = Vec::new();
     let mut in_list = false;
     for part in parts {
         let (key, value) = match part.split_once('=') {
@@ -98,6 +99,10 @@ pub fn parse(text: &str, data_dir: &Path, default: &Keyspace) -> Result<Keyspace
             _ => return Err(wrong(format!("expected key=value, found {part:?}"))),
         };
         in_list = key == "listen-client-urls";
+        if !in_list && given.contains(&key) {
+            return Err(wrong(format!("{key} is given twice")));
+        }
+        given.push(key);
         set(&mut keyspace, key, value).map_err(wrong)?;
     }
     if keyspace.listen_client_urls.is_empty() {

@@ -338,6 +338,9 @@ fn environment() {
     assert_eq!(conflict.notices[0].level, Level::Fatal);
     assert_eq!(conflict.notices[0].fields[0].1, "ETCD_NAME");
 
+    let wrong = [("RINGBOLT_FSYNC", "zzz")];
+    let error = verify_error(world(&["ringbolt"], &wrong, none));
+    assert!(error.ends_with("one of safe, unsafe-no-fsync, memory"), "{error}");
     let unknown = [("RINGBOLT_FSNC", "safe")];
     let error = "unknown environment variable RINGBOLT_FSNC; did you mean RINGBOLT_FSYNC?";
     assert_eq!(verify_error(world(&["ringbolt"], &unknown, none)), error);
@@ -484,6 +487,7 @@ fn keyspaces() {
         ("a", "listen-client-urls is required"),
         ("a,listen-client-urls=http://localhost:2379", "is used by default"),
         ("a,fsnc=safe", "did you mean fsync?"),
+        ("a,fsync=safe,fsync=memory", "fsync is given twice"),
         ("../a,listen-client-urls=unix://x", "a name is"),
         ("a,listen-client-urls=https://127.0.0.1:1", "this build serves plaintext"),
     ];

@@ -81,8 +81,14 @@ pub fn identify(path: &Path, notices: &mut Vec<Notice>) -> Result<Found, Refusal
     if !has(MARKER) {
         return Ok(Found::Empty);
     }
-    let text = process::read_text(&path.join(MARKER), MARKER_BYTES_MAX)
-        .map_err(|error| failed(format!("{}: {}", path.join(MARKER).display(), plain(&error))))?;
+    let text = match process::read_text(&path.join(MARKER), MARKER_BYTES_MAX) {
+        Ok(text) => text,
+        // No text at all: damaged, as below.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => "binary data".to_owned(),
+        Err(error) => {
+            return Err(failed(format!("{}: {}", path.join(MARKER).display(), plain(&error))));
+        }
+    };
     let layout = text.strip_prefix(MARKER_HEAD).and_then(|text| text.trim().parse::<u32>().ok());
     match layout {
         Some(LAYOUT) => Ok(Found::Member),
