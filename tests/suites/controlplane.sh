@@ -81,7 +81,7 @@ store_errors() {
         done
 }
 
-compacted() { { "$ETCDCTL" --endpoints="127.0.0.1:$CLIENT_PORT" get x --rev=2 2>&1 || true; } | grep -q "has been compacted"; }
+compacted() { { "$ETCDCTL" --endpoints="127.0.0.1:$CLIENT_PORT" get x --rev=2 2>&1 || true; } | grep "has been compacted" >/dev/null; }
 
 follow_pods() {
     while true; do kube get pods -l app="$1" --watch --no-headers --request-timeout=0 2>/dev/null || sleep 0.3; done
