@@ -19,6 +19,7 @@ status=0
 grep -qi seccomp "$WORK/refused.log" || fail "no cause is named: $(cat "$WORK/refused.log")"
 grep -q -- '--io-engine=' "$WORK/refused.log" || fail "no remedy is named: $(cat "$WORK/refused.log")"
 
+export UNCONFINED=$BIN
 BIN=$WORK/confined
 start_server fallback
 grep -q 'epoll' "$WORK/fallback/log" || fail "the log does not say which engine was chosen"
