@@ -202,13 +202,12 @@ impl Replica {
             }
             self.io.yield_now().await;
         }
-        let mut rest = rest.to_vec();
-        if planted::is(Planted::LeasesOfAnotherIndex) {
+        let mixed = planted::is(Planted::LeasesOfAnotherIndex).then(|| {
             // All but the head: index, term and rolling hash stay.
-            let later = self.state.borrow().export_rest();
-            rest.splice(28.., later[28..].iter().copied());
-        }
-        if let Err(error) = writer.piece(Section::Rest, &rest).await {
+            [&rest[..28], &self.state.borrow().export_rest()[28..]].concat()
+        });
+        let rest = mixed.as_deref().unwrap_or(rest);
+        if let Err(error) = writer.piece(Section::Rest, rest).await {
             let _ = writer.discard().await;
             return Err(error);
         }
