@@ -1,13 +1,14 @@
 //! Transactions: which way they go, whether they may, and what they do.
 //!
-//! Four steps, each a function of its own:
+//! Three steps, each a function of its own:
 //!
 //! 1. [`choose`]: every compare, also those of nested transactions on the way, is evaluated against
 //!    the state *before* the transaction. The result is the list of operations that will run.
 //! 2. [`check`]: those operations are checked, still before anything changed. An error here is the
 //!    answer of the whole transaction.
 //! 3. [`apply`]: they run in order and cannot fail. Later ones see what earlier ones did.
-//! 4. [`read`] does the same for a transaction that only reads.
+//!
+//! A transaction that only reads goes on from step 2 as a [`super::read::TxnCursor`].
 
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
@@ -143,18 +144,6 @@ pub(super) fn apply(change: &mut Change<'_>, taken: &Taken<'_>) -> TxnResponse {
         TakenOp::Txn(nested) => Response::ResponseTxn(apply(change, nested)),
     };
     answer_all(taken, answer)
-}
-
-/// Step 4: as step 3, for operations that are all ranges.
-pub(super) fn read(mvcc: &Mvcc, taken: &Taken<'_>) -> TxnResponse {
-    let now = mvcc.revision();
-    let answer = |op: &TakenOp<'_>| match op {
-        TakenOp::Range(request) => Response::ResponseRange(read_range(mvcc, now, request)),
-        _ => unreachable!("a read-only transaction holds ranges alone"),
-    };
-    let mut response = answer_all(taken, answer);
-    response.header = Some(ResponseHeader { revision: now.0, ..ResponseHeader::default() });
-    response
 }
 
 fn answer_all(taken: &Taken<'_>, answer: impl FnMut(&TakenOp<'_>) -> Response) -> TxnResponse {

@@ -11,6 +11,7 @@ mod leases;
 mod stream;
 mod txn;
 
+use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::{RangeRequest, RangeResponse, TxnRequest, TxnResponse};
 
 use super::{State, txn as transaction};
@@ -39,9 +40,12 @@ pub fn range(state: &State, request: &RangeRequest) -> Result<RangeResponse, Rea
 /// The request was validated and [`super::validate::is_read_only`] holds.
 /// *Errors*: [`Reason::FutureRevision`], [`Reason::Compacted`].
 pub fn txn(state: &State, request: &TxnRequest) -> Result<TxnResponse, Reason> {
-    let taken = transaction::choose(&state.mvcc, request);
-    transaction::check(&state.mvcc, &state.leases, &taken)?;
-    Ok(transaction::read(&state.mvcc, &taken))
+    let mut cursor = TxnCursor::open(state, request, MonoTime(u64::MAX))?;
+    loop {
+        if let Some(response) = cursor.step(state, Budget::UNLIMITED)? {
+            return Ok(response);
+        }
+    }
 }
 
 /// Reads a range at a revision that is known to be readable; `header` is what the answer's header
