@@ -42,8 +42,10 @@ pub enum Refusal {
 pub enum Fault {
     /// One flush fails; what it should have covered stays pending.
     FlushOnce,
-    /// One flush fails, and the log's writes it should have covered are never made durable.
-    FlushForgets,
+    /// Every flush fails from now on, and the log's writes it should have covered are never made
+    /// durable. A later flush must not succeed: ext4's own flush at a commit may be the first to
+    /// fail, nobody hears of that, and the server would be told that the log is durable.
+    FlushesForget,
     /// Every flush fails.
     Flushes,
     /// One write of the log fails and does nothing.
@@ -195,7 +197,7 @@ impl Medium {
             *passes -= 1;
             return false;
         }
-        let once = matches!(fault, Fault::FlushOnce | Fault::FlushForgets | Fault::LogWriteOnce);
+        let once = matches!(fault, Fault::FlushOnce | Fault::LogWriteOnce);
         self.fault_fired = true;
         if once {
             self.fault = None;
@@ -219,10 +221,11 @@ impl Medium {
         }
         let fault = self.fault.map(|(fault, _)| fault);
         let of_flushes =
-            matches!(fault, Some(Fault::FlushOnce | Fault::FlushForgets | Fault::Flushes));
+            matches!(fault, Some(Fault::FlushOnce | Fault::FlushesForget | Fault::Flushes));
         if of_flushes && self.fires() {
-            if fault == Some(Fault::FlushForgets) {
-                self.pending.retain(|write| !write.data.starts_with(LOG_MAGIC));
+            if fault == Some(Fault::FlushesForget) {
+                let covers = |write: &Pending| write.serial <= flush.before;
+                self.pending.retain(|write| !covers(write) || !write.data.starts_with(LOG_MAGIC));
                 self.forgot = true;
             }
             return Err(Refusal::Broken);
@@ -498,6 +501,28 @@ mod tests {
         assert_eq!(lost_most, LIES);
     }
 
+    /// Two flushes at a time: a write that only the second covers is not durable by it when the
+    /// first has just failed and forgotten, unless the disk still holds it.
+    #[test]
+    fn a_flush_that_forgets_makes_no_later_one_a_lie() {
+        let mut medium = Medium::new(SIZE, 512);
+        medium.set_fault(Fault::FlushesForget, 0);
+        medium.write(4096, b"RBWB one").expect("no fault of writes");
+        let first = medium.flush_begins();
+        medium.write(8192, b"RBWB two").expect("no fault of writes");
+        let second = medium.flush_begins();
+        assert_eq!(medium.flush_ends(&first), Err(Refusal::Broken));
+        assert_eq!(medium.flush_ends(&second), Err(Refusal::Broken), "it covers the first too");
+        medium.heal();
+        medium.write(12_288, b"RBWB three").expect("no fault of writes");
+        assert_eq!(flush(&mut medium), Ok(()));
+        medium.cut(&mut Rng::new(1));
+        medium.restart();
+        assert_eq!(medium.read(4096, 4), Ok(vec![0; 4]), "forgotten");
+        assert_eq!(medium.read(8192, 4), Ok(vec![0; 4]), "forgotten");
+        assert_eq!(medium.read(12_288, 4), Ok(b"RBWB".to_vec()));
+    }
+
     /// Each fault does what it says, once or for as long as it lasts.
     #[test]
     fn faults_happen_when_they_are_due() {
@@ -509,10 +534,12 @@ mod tests {
         assert!(medium.fault_fired());
         assert_eq!(flush(&mut medium), Ok(()));
 
-        medium.set_fault(Fault::FlushForgets, 0);
+        medium.set_fault(Fault::FlushesForget, 0);
         write(&mut medium, 0, 7, 512);
         medium.write(4096, b"RBWB of the log").expect("no fault of writes");
         assert_eq!(flush(&mut medium), Err(Refusal::Broken));
+        assert_eq!(flush(&mut medium), Err(Refusal::Broken), "for as long as it lasts");
+        medium.heal();
         assert_eq!(flush(&mut medium), Ok(()));
         assert_eq!(medium.read(4096, 4), Ok(b"RBWB".to_vec()));
         medium.cut(&mut Rng::new(1));
