@@ -34,11 +34,12 @@ alive() { at put alive yes >/dev/null || fail "$1 harmed the server"; }
 # -- flags
 refused "unknown flag" 2 'flag provided but not defined: -data-dirr' --data-dirr=x
 grep -q -- '--data-dir' "$WORK/out.txt" || fail "the nearest flag is not named"
+refused "a flag unlike all others" 2 'all flags are listed by: .* --help' --zzzzzz=x
 refused "bad duration" 2 'invalid value "5x" for flag -grpc-keepalive-min-time: parse error' --grpc-keepalive-min-time=5x
 refused "bad URL" 2 'URL scheme must be http, https, unix, or unixs: foo' --listen-client-urls=foo
 refused "bad fsync mode" 2 'one of safe, unsafe-no-fsync, memory' --fsync=sometimes
 refused "unknown cipher suite" 1 'unexpected TLS cipher suite .*foo' --data-dir="$WORK/never" --cipher-suites=foo
-refused "bad keyspace" 1 'keyspace events: unknown key .*nonsense.* did you mean' --keyspace=events,nonsense=1
+refused "bad keyspace" 1 'keyspace events: unknown key .*nonsense.* a keyspace has listen-client-urls, fsync' --keyspace=events,nonsense=1
 refused "positional argument" 1 'is not a valid flag' something
 
 # -- what the server stands on

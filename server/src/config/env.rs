@@ -92,6 +92,11 @@ fn is_ignored(key: &str) -> bool {
 
 fn unknown(key: &str) -> String {
     let name = key.strip_prefix("RINGBOLT_").unwrap_or(key).to_lowercase().replace('_', "-");
-    let nearest = help::nearest(&name).to_uppercase().replace('-', "_");
-    format!("unknown environment variable {key}; did you mean RINGBOLT_{nearest}?")
+    let next = match help::nearest(&name) {
+        Some(nearest) => {
+            format!("did you mean RINGBOLT_{}?", nearest.to_uppercase().replace('-', "_"))
+        }
+        None => "unset it, or take the name of a flag of those listed by: ringbolt --help".into(),
+    };
+    format!("unknown environment variable {key}; {next}")
 }

@@ -69,6 +69,16 @@ impl Gates {
         Ok(Gates { wanted })
     }
 
+    /// The gate that took the place of a flag of earlier releases: `InitialCorruptCheck` for
+    /// `experimental-initial-corrupt-check`.
+    #[must_use]
+    pub fn of_flag(flag: &str) -> Option<&'static str> {
+        let name = flag.strip_prefix("experimental-")?;
+        let name = name.strip_prefix("enable-").unwrap_or(name);
+        let name = name.strip_suffix("-enabled").unwrap_or(name).replace('-', "");
+        GATES.iter().map(|(gate, ..)| *gate).find(|gate| gate.eq_ignore_ascii_case(&name))
+    }
+
     /// Whether a gate is open. `AllAlpha` and `AllBeta` speak for the gates nobody named.
     #[must_use]
     pub fn is_open(&self, name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use super::Personality;
 use super::check::{WITHOUT_EFFECT, missing_part};
+use super::limits::{FLAG_BEGINNING_CHARS_MIN, FLAG_NAME_CHARS_MAX};
 use super::table::{Flag, Group, Kind, flags};
 
 /// The version of etcd this server is like.
@@ -128,23 +129,35 @@ fn lack(flag: &Flag) -> String {
     }
 }
 
-/// The known flag that is spelt most like `name`.
+/// The known flag that is spelt most like `name`, if any is spelt much like it.
 #[must_use]
-pub fn nearest(name: &str) -> &'static str {
-    let name = name.strip_prefix("experimental-").unwrap_or(name);
+pub fn nearest(name: &str) -> Option<&'static str> {
     nearest_of(name, flags().map(|flag| flag.name))
 }
 
-/// The candidate that is spelt most like `name`; the first of equals.
-pub fn nearest_of<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> &'a str {
-    candidates.min_by_key(|candidate| distance(name, candidate)).unwrap_or("")
+/// The candidate that is spelt most like `name`; the first of equals. None where more than every
+/// third letter differs: a name that is merely the least unlike explains nothing. A name cut short
+/// is near to what it begins.
+pub fn nearest_of<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = name.strip_prefix("experimental-").unwrap_or(name);
+    let size = name.chars().count();
+    if size > FLAG_NAME_CHARS_MAX {
+        return None;
+    }
+    let begins =
+        |candidate: &str| size >= FLAG_BEGINNING_CHARS_MIN && candidate.starts_with(name);
+    candidates
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= size / 3 || begins(candidate))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
 }
 
 /// Letters to insert, remove or change to get from one word to the other.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (done, letter) in from.chars().take(super::limits::FLAG_NAME_CHARS_MAX).enumerate() {
+    for (done, letter) in from.chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = done + 1;
         for (index, other) in to.iter().enumerate() {
@@ -186,8 +199,18 @@ mod tests {
     /// A slip of the finger finds its flag.
     #[test]
     fn nearest_names() {
-        assert_eq!(nearest("listen-client-url"), "listen-client-urls");
-        assert_eq!(nearest("experimental-max-learners"), "max-learners");
-        assert_eq!(nearest("dta-dir"), "data-dir");
+        assert_eq!(nearest("listen-client-url"), Some("listen-client-urls"));
+        assert_eq!(nearest("experimental-max-learners"), Some("max-learners"));
+        assert_eq!(nearest("dta-dir"), Some("data-dir"));
+        assert_eq!(nearest("quota-backend"), Some("quota-backend-bytes"));
+    }
+
+    /// `--zzzzzz` was answered with the flag that is the least unlike it, which is no help.
+    #[test]
+    fn a_name_unlike_all_others_has_no_nearest() {
+        let long = "listen-client-urls".repeat(8);
+        for name in ["zzzzzz", "nope", "", "d", "na", "proxy", "enable-v2v3", &long] {
+            assert_eq!(nearest(name), None, "{name}");
+        }
     }
 }

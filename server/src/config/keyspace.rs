@@ -128,8 +128,11 @@ fn set(keyspace: &mut Keyspace, key: &str, value: &str) -> Result<(), String> {
         }
         other => {
             let known = ["listen-client-urls", "fsync", "data-dir", "quota-backend-bytes"];
-            let nearest = super::help::nearest_of(other, known.into_iter());
-            return Err(format!("unknown key {other:?}; did you mean {nearest}?"));
+            let next = match super::help::nearest_of(other, known.into_iter()) {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => format!("a keyspace has {}", known.join(", ")),
+            };
+            return Err(format!("unknown key {other:?}; {next}"));
         }
     }
     Ok(())

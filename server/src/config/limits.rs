@@ -1,7 +1,9 @@
 //! Limits of the configuration.
 
-/// Letters of an unknown name that are compared with known ones.
+/// Letters of an unknown name that is compared with known ones; a longer one is like none of them.
 pub const FLAG_NAME_CHARS_MAX: usize = 64;
+/// Letters from which on the beginning of a name stands for it.
+pub const FLAG_BEGINNING_CHARS_MIN: usize = 4;
 /// Stores in one process, `default` included.
 pub const KEYSPACES_MAX: usize = 64;
 /// Bytes of a configuration file.

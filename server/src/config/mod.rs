@@ -348,7 +348,11 @@ fn from_file(
 
 fn wrong_line(personality: Personality, line: String, unknown: Option<String>) -> Outcome {
     let hint = match unknown {
-        Some(name) => format!("did you mean --{}?\n", help::nearest(&name)),
+        Some(name) => match (help::nearest(&name), Gates::of_flag(&name)) {
+            (_, Some(gate)) => format!("did you mean --feature-gates={gate}=true?\n"),
+            (Some(nearest), _) => format!("did you mean --{nearest}?\n"),
+            _ => format!("all flags are listed by: {} --help\n", personality.name()),
+        },
         None => String::new(),
     };
     let stderr = format!("{line}\n{hint}{}", help::usage(personality));

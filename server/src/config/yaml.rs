@@ -57,7 +57,10 @@ pub fn parse(text: &str, notices: &mut Vec<Notice>) -> Result<Settings, Trouble>
     let known: Vec<&str> = by_key.iter().map(|flag| flag.yaml).collect();
     let unknown = unknown_keys(&root, &known);
     if !unknown.is_empty() {
-        let keys = unknown.iter().map(|key| format!("{key} (nearest: {})", nearest(key, &known)));
+        let keys = unknown.iter().map(|key| match help::nearest_of(key, known.iter().copied()) {
+            Some(nearest) => format!("{key} (nearest: {nearest})"),
+            None => format!("{key} (known keys are the names of the flags: ringbolt --help)"),
+        });
         let fields = vec![("keys", Json::from(keys.collect::<Vec<String>>()))];
         notices.push(Notice::warn("unknown keys of the configuration file are ignored", fields));
     }
@@ -207,8 +210,4 @@ fn collect_unknown(json: &Json, prefix: &str, known: &[&str], unknown: &mut Vec<
             unknown.push(key);
         }
     }
-}
-
-fn nearest<'a>(key: &str, known: &[&'a str]) -> &'a str {
-    help::nearest_of(key, known.iter().copied())
 }
