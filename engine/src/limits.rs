@@ -30,11 +30,11 @@ pub const LEASE_TICK: Duration = Duration::from_millis(500);
 /// applying them takes a small part of a turn.
 pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 128;
 /// Time one slice of physical removal takes, at most by about one part of it.
-pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(50);
+pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(20);
 /// Records one part of a slice looks at.
-pub const COMPACTION_STEPS: usize = 32;
+pub const COMPACTION_STEPS: usize = 8;
 /// Records one slice looks at in all.
-pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 4096;
+pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 1024;
 /// How often removal looks whether the reads it waits for have ended.
 pub const COMPACTION_HELD_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of log after which a checkpoint starts, unless the state is larger.

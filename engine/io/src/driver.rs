@@ -236,6 +236,8 @@ pub trait Driver {
     fn random_u64(&self) -> u64;
     /// A waker that other threads may hold.
     fn waker(&self) -> RemoteWaker;
+    /// Lets another thread have this core, if one waits for it.
+    fn give_way(&self) {}
     /// Where bulk jobs run.
     fn bulk_plane(&self) -> BulkPlane {
         BulkPlane::Inline

@@ -237,6 +237,10 @@ impl Executor {
 
     /// Parks once and delivers; true when anything came of it.
     fn visit(&self, until: Option<MonoTime>) -> bool {
+        if !self.core.yielded.borrow().is_empty() {
+            // A long job takes the core from nobody: its clients wait for other threads too.
+            self.core.driver.give_way();
+        }
         let mut done = self.core.done.take();
         self.core.driver.park(until, &mut done);
         let mut progress = !done.is_empty();

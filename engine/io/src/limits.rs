@@ -34,6 +34,13 @@ pub const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 /// Wait before a Unix socket whose backlog was full is tried again: no event tells of room.
 pub const CONNECT_RETRY: Duration = Duration::from_millis(1);
 
+/// A yield that takes as long gave the core to a thread that does not sleep by itself.
+pub const WAY_LONG: Duration = Duration::from_millis(1);
+/// After such a yield the core is kept for so many times what it took, and no longer than this.
+pub const WAY_PAUSE_TIMES: u32 = 20;
+/// See `WAY_PAUSE_TIMES`.
+pub const WAY_PAUSE_MAX: Duration = Duration::from_millis(100);
+
 /// Attempts at a ring while the kernel has no memory for one: that of a process that was killed
 /// comes back a moment after its end.
 pub const RING_ATTEMPTS: u32 = 20;

@@ -27,6 +27,7 @@ use crate::system::handles::Handles;
 use crate::system::pool::{Answer, Answers, Pool};
 use crate::system::sockets::{Waits, listen, unknown};
 use crate::system::wake::WakeLine;
+use crate::system::way::Way;
 use crate::time::{MonoTime, WallTime};
 
 use sockets::{Connecting, Listening, Streaming};
@@ -40,6 +41,7 @@ pub struct Epoll {
     waker: RemoteWaker,
     answers: Arc<Answers>,
     random: Seeded,
+    way: Way,
     state: RefCell<State>,
 }
 
@@ -97,6 +99,7 @@ impl Epoll {
             waker: Arc::new(move || ring.ring()),
             answers,
             random: Seeded::new(seed),
+            way: Way::new(),
             state: RefCell::new(state),
         })
     }
@@ -184,6 +187,10 @@ impl Driver for Epoll {
 
     fn waker(&self) -> RemoteWaker {
         self.waker.clone()
+    }
+
+    fn give_way(&self) {
+        self.way.give();
     }
 
     fn bulk_plane(&self) -> BulkPlane {

@@ -6,3 +6,4 @@ pub(crate) mod handles;
 pub(crate) mod pool;
 pub(crate) mod sockets;
 pub(crate) mod wake;
+pub(crate) mod way;

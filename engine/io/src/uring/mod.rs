@@ -32,6 +32,7 @@ use crate::system::handles::Handles;
 use crate::system::pool::{Answer, Answers, Pool};
 use crate::system::sockets::{Waits, listen, unknown};
 use crate::system::wake::WakeLine;
+use crate::system::way::Way;
 use crate::time::{MonoTime, WallTime};
 
 use buffers::Buffers;
@@ -48,6 +49,7 @@ pub struct Uring {
     waker: RemoteWaker,
     answers: Arc<Answers>,
     random: Seeded,
+    way: Way,
     state: RefCell<State>,
 }
 
@@ -106,6 +108,7 @@ impl Uring {
             waker: Arc::new(move || bell.ring()),
             answers,
             random: Seeded::new(seed),
+            way: Way::new(),
             state: RefCell::new(state),
         })
     }
@@ -193,6 +196,10 @@ impl Driver for Uring {
 
     fn waker(&self) -> RemoteWaker {
         self.waker.clone()
+    }
+
+    fn give_way(&self) {
+        self.way.give();
     }
 
     fn bulk_plane(&self) -> BulkPlane {
