@@ -144,8 +144,7 @@ pub fn nearest_of<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> 
     if size > FLAG_NAME_CHARS_MAX {
         return None;
     }
-    let begins =
-        |candidate: &str| size >= FLAG_BEGINNING_CHARS_MIN && candidate.starts_with(name);
+    let begins = |candidate: &str| size >= FLAG_BEGINNING_CHARS_MIN && candidate.starts_with(name);
     candidates
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= size / 3 || begins(candidate))

@@ -120,7 +120,11 @@ fn parse_errors() {
 fn unknown_flags() {
     let rows = [
         ("--nane=1", "flag provided but not defined: -nane", "did you mean --name?"),
-        ("--nope=1", "flag provided but not defined: -nope", "all flags are listed by: etcd --help"),
+        (
+            "--nope=1",
+            "flag provided but not defined: -nope",
+            "all flags are listed by: etcd --help",
+        ),
         (
             "--zzzzzz",
             "flag provided but not defined: -zzzzzz",
