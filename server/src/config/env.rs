@@ -16,8 +16,10 @@ const OURS: &str = "RINGBOLT";
 /// Why the environment cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The variable contradicts a flag or another variable.
+    /// The variable stands beside the flag it stands for.
     Conflict(String),
+    /// Both prefixes are in use for one flag: the text for the user.
+    Twins(String),
     /// A value that cannot be read, or an unknown `RINGBOLT_*`: the text for the user.
     Invalid(String),
 }
@@ -38,8 +40,8 @@ pub fn apply(
     for flag in by_name.iter().filter(|flag| flag.name != "version") {
         let mut given = names(flag).into_iter().filter_map(|key| value(environment, &key));
         let Some((key, text)) = given.next() else { continue };
-        if let Some((twin, _)) = given.next() {
-            return Err(Trouble::Conflict(twin));
+        if let Some(twin) = given.next() {
+            return Err(twins(flag.name, &(key, text), &twin));
         }
         if settings.source(flag.name) == Source::CommandLine {
             return Err(Trouble::Conflict(key));
@@ -69,6 +71,27 @@ pub fn apply(
         }
     }
     outcome
+}
+
+/// The variable that names the configuration file, if any.
+///
+/// # Errors
+/// Both prefixes are in use.
+pub fn config_file(environment: &[(String, String)]) -> Result<Option<String>, Trouble> {
+    let given = |prefix: &str| value(environment, &format!("{prefix}_CONFIG_FILE"));
+    match (given(ETCD), given(OURS)) {
+        (Some(one), Some(other)) => Err(twins("config-file", &one, &other)),
+        (one, other) => Ok(one.or(other).map(|(_, path)| path)),
+    }
+}
+
+/// Which of two wins would be a guess, also where they agree today.
+fn twins(flag: &str, (key, text): &(String, String), twin: &(String, String)) -> Trouble {
+    Trouble::Twins(format!(
+        "{key}={text:?} and {}={:?} both stand for --{flag}; keep one and take the other away: \
+         unset {}",
+        twin.0, twin.1, twin.0
+    ))
 }
 
 /// A variable of that name that is not empty.

@@ -293,13 +293,8 @@ fn gather(
     notices: &mut Vec<Notice>,
 ) -> Result<Settings, Trouble> {
     let given = settings.text("config-file");
-    let by_variable = ["ETCD_CONFIG_FILE", "RINGBOLT_CONFIG_FILE"]
-        .iter()
-        .find_map(|key| env::value(input.environment, key));
-    let path = match by_variable {
-        Some((_, path)) if given.is_empty() => path,
-        _ => given,
-    };
+    let by_variable = env::config_file(input.environment).map_err(unusable)?;
+    let path = if given.is_empty() { by_variable.unwrap_or_default() } else { given };
     if !path.is_empty() {
         return from_file(&path, input, notices);
     }
@@ -307,17 +302,7 @@ fn gather(
         let fields = vec![("key", key.into()), ("value", text.into())];
         notices.push(Notice::warn("cannot set special environment variable", fields));
     }
-    match env::apply(&mut settings, input.environment, notices) {
-        Ok(()) => {}
-        Err(env::Trouble::Invalid(why)) => return Err(Trouble::Verify(why)),
-        Err(env::Trouble::Conflict(key)) => {
-            let text = "conflicting environment variable is shadowed by corresponding command-line \
-                 flag (either unset environment variable or disable flag))";
-            let fields = vec![("environment-variable", key.into())];
-            let notices = vec![Notice::fatal(text, fields)];
-            return Err(Trouble::End(Stop { notices, code: 1, ..Stop::default() }));
-        }
-    }
+    env::apply(&mut settings, input.environment, notices).map_err(unusable)?;
     for name in ["raft-read-timeout", "raft-write-timeout"] {
         if settings.duration(name) < GoDuration(5_000_000_000) {
             let text = format!("{name} increased to minimum value: 5s");
@@ -325,6 +310,22 @@ fn gather(
         }
     }
     Ok(settings)
+}
+
+/// How the process ends over its environment: etcd's line where the trouble is etcd's.
+fn unusable(trouble: env::Trouble) -> Trouble {
+    let notice = match trouble {
+        env::Trouble::Invalid(why) => return Trouble::Verify(why),
+        env::Trouble::Conflict(key) => {
+            let text = "conflicting environment variable is shadowed by corresponding command-line \
+                 flag (either unset environment variable or disable flag))";
+            Notice::fatal(text, vec![("environment-variable", key.into())])
+        }
+        env::Trouble::Twins(why) => {
+            Notice::fatal("conflicting environment variables", vec![("error", why.into())])
+        }
+    };
+    Trouble::End(Stop { notices: vec![notice], code: 1, ..Stop::default() })
 }
 
 fn from_file(

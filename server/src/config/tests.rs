@@ -360,6 +360,26 @@ fn environment() {
     assert!(error.ends_with("listed by: ringbolt --help"), "{error}");
 }
 
+/// `ETCD_NAME` beside `RINGBOLT_NAME` was refused with a text that named one of them and spoke of
+/// a flag that nobody gave; of two variables for the configuration file one was passed over.
+#[test]
+fn a_conflict_of_two_variables_names_both_and_their_values() {
+    for (flag, one, other) in [
+        ("name", "ETCD_NAME", "RINGBOLT_NAME"),
+        ("config-file", "ETCD_CONFIG_FILE", "RINGBOLT_CONFIG_FILE"),
+    ] {
+        let ended = stop(world(&["ringbolt"], &[(one, "x"), (other, "y")], Ok("name: z\n")));
+        let [notice] = &ended.notices[..] else { panic!("{ended:?}") };
+        assert_eq!((ended.code, notice.level), (1, Level::Fatal));
+        assert_eq!(notice.message, "conflicting environment variables");
+        let error = format!(
+            "{one}=\"x\" and {other}=\"y\" both stand for --{flag}; keep one and take the other \
+             away: unset {other}"
+        );
+        assert_eq!(notice.fields[0].1, error);
+    }
+}
+
 /// A key of a file that is like no other is told where the others are, not the least unlike one.
 #[test]
 fn keys_of_a_file_unlike_all_others() {
