@@ -248,3 +248,45 @@ fn directories_that_are_not_ours() {
     assert_eq!(last["msg"], "failed to list data directory");
     assert_eq!(last["dir"], "file");
 }
+
+/// The text of the last line of a start that failed.
+fn fatal(place: &Place, flags: &[&str]) -> String {
+    let output = run(place, "etcd", flags);
+    assert_eq!(output.status.code(), Some(1), "{flags:?}");
+    let log = lines(&output.stderr);
+    let last = log.last().expect("a line");
+    assert_eq!(last["level"], "fatal", "{last}");
+    last["error"].as_str().expect("a text").to_owned()
+}
+
+/// "address already in use" was all that was said of a port or a socket that somebody holds: now
+/// who holds it and which flag chooses another stand behind it.
+#[test]
+fn an_address_in_use_says_who_to_ask_and_which_flag() {
+    let place = Place::new("held");
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = held.local_addr().expect("it is bound").port();
+    let url = format!("http://127.0.0.1:{port}");
+    let beside = ["--fsync=memory", "--listen-peer-urls=unix://p.sock"];
+    let own = "--listen-client-urls=unix://own.sock";
+    let advertised = "--advertise-client-urls=unix://own.sock";
+    let ask = format!("see who holds it with: ss -ltnp 'sport = :{port}'; or choose another");
+    let refused = format!("listen tcp 127.0.0.1:{port}: bind: address already in use; {ask}");
+    for (flag, more) in [("--listen-client-urls", advertised), ("--listen-metrics-urls", own)] {
+        let asked = format!("{flag}={url}");
+        let flags = [&beside[..], &[&asked, more, advertised]].concat();
+        assert_eq!(fatal(&place, &flags), format!("{refused} address with {flag}"));
+    }
+    let keyspace = format!("--keyspace=two,listen-client-urls={url}");
+    let flags = [&beside[..], &[own, advertised, &keyspace]].concat();
+    let flag = "--keyspace two,listen-client-urls=";
+    assert_eq!(fatal(&place, &flags), format!("{refused} address with {flag}"));
+
+    let path = place.0.join("held.sock");
+    let path = path.to_str().expect("a temporary path");
+    let _socket = std::os::unix::net::UnixListener::bind(path).expect("a free path");
+    let asked = format!("--listen-client-urls=unix://{path}");
+    let error = fatal(&place, &[&beside[..], &[&asked, advertised]].concat());
+    assert!(error.contains(&format!("with: ss -lxp src {path} (")), "{error}");
+    assert!(error.ends_with("or choose another address with --listen-client-urls"), "{error}");
+}

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::rc::Rc;
 
 use ringbolt_io::local::Bell;
@@ -29,8 +30,9 @@ pub struct Bound {
 /// still ends the old process's rings, and with them its sockets, when the next one starts.
 ///
 /// # Errors
-/// Go's text: `listen tcp 127.0.0.1:2379: bind: address already in use`.
-pub async fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, String> {
+/// Go's text, `listen tcp 127.0.0.1:2379: bind: address already in use`, and behind it what to do:
+/// `flag` is where the URL was asked for.
+pub async fn bind(io: &Io, url: &Url, sockets: &SocketConfig, flag: &str) -> Result<Bound, String> {
     let how = ListenHow {
         reuse_port: sockets.reuse_port,
         reuse_address: sockets.reuse_address,
@@ -71,9 +73,43 @@ pub async fn bind(io: &Io, url: &Url, sockets: &SocketConfig) -> Result<Bound, S
                 io.sleep(BIND_PAUSE).await;
             }
             Err(error) => {
-                return Err(format!("listen {network} {shown}: bind: {}", plain(&error)));
+                let next = next(error.kind(), &address, &shown);
+                return Err(format!(
+                    "listen {network} {shown}: bind: {}{next}; or choose another address with \
+                     {flag}",
+                    plain(&error)
+                ));
             }
         }
+    }
+}
+
+/// The command that shows why an address cannot be had.
+fn next(kind: ErrorKind, address: &Address, shown: &str) -> String {
+    match (kind, address) {
+        (ErrorKind::AddrInUse, Address::Tcp(address)) => {
+            format!("; see who holds it with: ss -ltnp 'sport = :{}'", address.port())
+        }
+        (ErrorKind::AddrInUse, Address::Unix(_)) => {
+            let (socket, other) = (format!("ss -lxp src {shown}"), format!("ls -l {shown}"));
+            format!("; see who holds it with: {socket} (where it is no socket: {other})")
+        }
+        (ErrorKind::AddrInUse, Address::Abstract(_)) => {
+            format!("; see who holds it with: ss -lxp src {shown}")
+        }
+        (ErrorKind::AddrNotAvailable, _) => {
+            "; see the addresses of this machine with: ip -brief address".to_owned()
+        }
+        (ErrorKind::PermissionDenied, Address::Tcp(_)) => {
+            "; see which ports are free to all with: sysctl net.ipv4.ip_unprivileged_port_start"
+                .to_owned()
+        }
+        (ErrorKind::NotFound | ErrorKind::PermissionDenied, Address::Unix(path)) => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = parent.unwrap_or(Path::new(".")).display();
+            format!("; see its directory with: ls -ld {parent}")
+        }
+        _ => String::new(),
     }
 }
 

@@ -162,23 +162,35 @@ async fn bind_all(io: &Io, config: &Config, index: usize) -> Result<Sockets, Str
     let is_default = keyspace.name == DEFAULT_NAME;
     // Ports that etcd knows once belong to the default keyspace.
     let shared = |urls: &[Url]| if is_default { urls.to_vec() } else { Vec::new() };
-    let peer = bind_each(io, config, &shared(&config.listen_peer_urls)).await;
+    let client_flag = match is_default {
+        true => "--listen-client-urls".to_owned(),
+        false => format!("--keyspace {},listen-client-urls=", keyspace.name),
+    };
+    let peer = shared(&config.listen_peer_urls);
+    let peer = bind_each(io, config, &peer, "--listen-peer-urls").await;
     let peer = peer.inspect_err(|error| {
         let fields = vec![("error", error.as_str().into())];
         log::error("creating peer listener failed", fields);
     })?;
+    let http = shared(&config.listen_client_http_urls);
+    let metrics = shared(&config.listen_metrics_urls);
     Ok(Sockets {
         peer,
-        client: bind_each(io, config, &keyspace.listen_client_urls).await?,
-        http: bind_each(io, config, &shared(&config.listen_client_http_urls)).await?,
-        metrics: bind_each(io, config, &shared(&config.listen_metrics_urls)).await?,
+        client: bind_each(io, config, &keyspace.listen_client_urls, &client_flag).await?,
+        http: bind_each(io, config, &http, "--listen-client-http-urls").await?,
+        metrics: bind_each(io, config, &metrics, "--listen-metrics-urls").await?,
     })
 }
 
-async fn bind_each(io: &Io, config: &Config, urls: &[Url]) -> Result<Vec<Bound>, String> {
+async fn bind_each(
+    io: &Io,
+    config: &Config,
+    urls: &[Url],
+    flag: &str,
+) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::with_capacity(urls.len());
     for url in urls {
-        bound.push(bind(io, url, &config.sockets).await?);
+        bound.push(bind(io, url, &config.sockets, flag).await?);
     }
     Ok(bound)
 }
