@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn read_file(path: &Path) -> Result<String, String> {
-    process::read_text(path, CONFIG_FILE_BYTES_MAX).map_err(|error| start::plain(&error))
+    process::read_text(path, CONFIG_FILE_BYTES_MAX).map_err(|error| ringbolt_io::plain(&error))
 }
 
 /// Says what there is to say and ends.

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ringbolt_io::Executor;
 use ringbolt_io::select::{Engine, driver};
+use ringbolt_io::{Executor, plain};
 
 #[derive(Parser)]
 #[command(name = "ringbolt-tuning", about = "Measures what a machine gives a store")]
@@ -54,6 +54,8 @@ fn probe(directory: PathBuf, io_engine: &str) -> Result<(), String> {
     executor.run(async move {
         let shown = directory.display().to_string();
         let table = probe::table(&io, &directory).await;
-        table.map(|table| println!("{table}")).map_err(|error| format!("{shown}: {error}"))
+        table
+            .map(|table| println!("{table}"))
+            .map_err(|error| format!("{shown}: {}", plain(&error)))
     })
 }

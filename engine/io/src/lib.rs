@@ -27,6 +27,7 @@ pub mod sim;
 mod system;
 pub mod time;
 pub mod uring;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -38,3 +39,4 @@ pub use exec::{Executor, Io, LocalTask, TaskHandle};
 pub use net::{Address, Detached, Listener, Peer, Stream};
 pub use select::{Engine, driver as make_driver};
 pub use time::{MonoTime, WallTime};
+pub use words::plain;

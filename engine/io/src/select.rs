@@ -99,7 +99,9 @@ fn patiently<T>(
 fn epoll(seed: u64, why: String) -> Result<(Rc<dyn Driver>, String), EngineError> {
     match Epoll::new(seed) {
         Ok(driver) => Ok((Rc::new(driver), why)),
-        Err(error) => Err(EngineError(format!("epoll could not be set up: {error}"))),
+        Err(error) => {
+            Err(EngineError(format!("epoll could not be set up: {}", crate::plain(&error))))
+        }
     }
 }
 
@@ -134,7 +136,7 @@ fn cause(refused: &Refused, world: &World) -> String {
         Some(libc::ENOSYS) => "ENOSYS".to_owned(),
         Some(libc::EINVAL) => "EINVAL".to_owned(),
         Some(libc::ENOMEM) => "ENOMEM".to_owned(),
-        _ => error.to_string(),
+        _ => crate::plain(error),
     };
     let release = &world.release;
     match (number, world.disabled) {

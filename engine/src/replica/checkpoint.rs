@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ringbolt_io::local::Bell;
-use ringbolt_io::{Io, MonoTime};
+use ringbolt_io::{Io, MonoTime, plain};
 
 use super::Replica;
 use super::config::OpenError;
@@ -100,6 +100,7 @@ impl Replica {
             match self.checkpoint().await {
                 Ok(()) => {}
                 Err(Miss::Disk(error)) => {
+                    let error = plain(&error);
                     tracing::warn!(%error, "no checkpoint was written; trying again later");
                     self.io.sleep(CHECKPOINT_RETRY).await;
                     self.checkpoints.bell.ring();
@@ -273,6 +274,7 @@ pub(super) async fn newest(io: &Io, directory: &Path) -> Option<Checkpoint> {
 /// Removes checkpoint files that nothing names. A file that stays costs only space.
 pub(super) async fn clean(io: &Io, directory: &Path, keep: Option<&str>) {
     if let Err(error) = snapshot::clean(io, directory, keep).await {
+        let error = plain(&error);
         tracing::warn!(%error, "old checkpoint files stay");
     }
 }

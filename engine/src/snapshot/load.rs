@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ringbolt_io::Io;
 use ringbolt_io::bulk::BulkReader;
+use ringbolt_io::{Io, plain};
 
 use crate::corruption::Corruption;
 use crate::limits::{CHECKPOINT_CHUNK_BYTES_MAX, CHECKPOINT_PIECE_BYTES_MAX};
@@ -48,7 +48,9 @@ impl fmt::Display for LoadError {
                 "{}: format version {version} is of a later release; start that release",
                 file.display()
             ),
-            LoadError::Io { file, source } => write!(f, "{}: {source}", file.display()),
+            LoadError::Io { file, source } => {
+                write!(f, "{}: {}", file.display(), plain(source))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ringbolt_io::{File, Io};
+use ringbolt_io::{File, Io, plain};
 
 use crate::limits::WAL_SEGMENTS_SPARE;
 use crate::wal::mark::{MARK_FILE, MarkFile};
@@ -124,6 +124,7 @@ async fn give_up_spare(inner: &Rc<Inner>, marks: &mut MarkFile) -> io::Result<bo
 async fn remove_all(io: &Io, paths: &[PathBuf]) {
     for path in paths {
         if let Err(error) = io.disk().remove(path).await {
+            let error = plain(&error);
             tracing::warn!(file = %path.display(), %error, "a released segment was not removed");
         }
     }
@@ -217,6 +218,7 @@ async fn zero(inner: Rc<Inner>) {
             Err(error) => {
                 let mut log = inner.log.borrow_mut();
                 if !log.zeroing_failed {
+                    let error = plain(&error);
                     tracing::warn!(file = %path.display(), %error, "no room for a segment");
                 }
                 log.zeroing_failed = true;
@@ -331,6 +333,6 @@ pub(super) async fn mark_clean(inner: &Inner) -> Result<(), Failure> {
         file: inner.directory.join(MARK_FILE),
         offset: None,
         kind: error.kind(),
-        text: error.to_string(),
+        text: plain(&error),
     })
 }

@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use ringbolt_io::{Io, OpenHow};
+use ringbolt_io::{Io, OpenHow, plain};
 
 use crate::wal::types::Mode;
 use crate::wal::writer::Inner;
@@ -179,6 +179,7 @@ async fn grow(inner: Rc<Inner>) {
             if let Err(error) = &result
                 && !log.room.refused
             {
+                let error = plain(error);
                 tracing::warn!(%error, "no room to set aside for the next checkpoint");
             }
             log.room.refused = result.is_err();

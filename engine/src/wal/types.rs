@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use ringbolt_io::plain;
+
 use crate::corruption::Corruption;
 use crate::limits::{
     WAL_BATCH_BYTES_MAX, WAL_BATCHES_IN_FLIGHT_MAX, WAL_CATCH_UP_BYTES_MAX, WAL_CATCH_UP_ENTRIES,
@@ -295,7 +297,9 @@ impl fmt::Display for OpenError {
                 "{}: holds a log, which --fsync=memory would abandon; move it away first",
                 path.display()
             ),
-            OpenError::Io { file, source } => write!(f, "{}: {source}", file.display()),
+            OpenError::Io { file, source } => {
+                write!(f, "{}: {}", file.display(), plain(source))
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use ringbolt_io::local::Bell;
-use ringbolt_io::{Durability, Io, TaskHandle};
+use ringbolt_io::{Durability, Io, TaskHandle, plain};
 
 use crate::limits::REVISIONS_RESERVED_BLOCK;
 use crate::types::{RaftIndex, Revision};
@@ -386,7 +386,7 @@ impl Inner {
                     flight.writing = Some(Box::pin(std::future::pending()));
                     if log.failure.is_none() {
                         let (file, offset) = (flight.path.clone(), Some(flight.offset));
-                        let (kind, text) = (error.kind(), error.to_string());
+                        let (kind, text) = (error.kind(), plain(&error));
                         log.failure = Some(Failure { file, offset, kind, text });
                     }
                 }
@@ -436,7 +436,7 @@ impl Inner {
     pub fn fail(&self, file: &Path, error: &std::io::Error) {
         let mut log = self.log.borrow_mut();
         if log.failure.is_none() {
-            let (kind, text) = (error.kind(), error.to_string());
+            let (kind, text) = (error.kind(), plain(error));
             log.failure = Some(Failure { file: file.to_path_buf(), offset: None, kind, text });
         }
         drop(log);

@@ -82,8 +82,9 @@ impl Output {
             _ => {}
         }
         let path = Path::new(name);
-        let file =
-            AppendFile::open(path).map_err(|why| format!("open sink {name:?}: open {name}: {why}"));
+        let file = AppendFile::open(path).map_err(|why| {
+            format!("open sink {name:?}: open {name}: {}", ringbolt_io::plain(&why))
+        });
         let short = path.file_name().map(|name| name.to_string_lossy().into_owned());
         Ok(match rotation {
             None => Output::File(file?),

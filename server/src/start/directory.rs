@@ -10,7 +10,7 @@
 use std::io;
 use std::path::Path;
 
-use ringbolt_io::process;
+use ringbolt_io::{plain, process};
 
 use crate::config::notice::Notice;
 
@@ -122,18 +122,6 @@ pub fn claim(path: &Path, found: Found) -> Result<(), String> {
             .map_err(|error| failed("open", &marker, &error))?;
     }
     Ok(())
-}
-
-/// An error in Go's shape: lower case, without the number.
-#[must_use]
-pub fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) if !text.starts_with("I/O") => first.to_lowercase().chain(letters).collect(),
-        _ => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,9 @@ use std::rc::Rc;
 
 use ringbolt_io::local::Bell;
 use ringbolt_io::net::ListenHow;
-use ringbolt_io::{Address, Io, Listener, process};
+use ringbolt_io::{Address, Io, Listener, plain, process};
 use slab::Slab;
 
-use super::directory::plain;
 use super::limits::{ACCEPT_PAUSE, BIND_PAUSE, BIND_TIME_MAX, FILES_RESERVED};
 use super::spread::Placement;
 use crate::config::SocketConfig;

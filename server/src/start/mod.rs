@@ -23,13 +23,12 @@ mod words;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
-use ringbolt_io::{mailbox, process};
+use ringbolt_io::{mailbox, plain, process};
 
 use crate::config::keyspace::Fsync;
 use crate::config::notice::Notice;
 use crate::config::{Config, check};
 use crate::{budget, log};
-pub use directory::plain;
 use directory::{Found, Refusal};
 use limits::STOP_TIME_MAX;
 use spread::Arrival;
@@ -104,7 +103,7 @@ fn serve(config: &Config, command_line: Vec<String>) -> Result<i32, Refusal> {
     }
     directory::claim(&config.data_dir, found).map_err(bootstrap_failed)?;
     let (sender, reports) = channel();
-    signals::watch(sender.clone()).map_err(|error| failed(directory::plain(&error)))?;
+    signals::watch(sender.clone()).map_err(|error| failed(plain(&error)))?;
     let shards = make_shards(config, &command_line, &sender).map_err(failed)?;
     let outcome = coordinate(config, shards, &reports);
     log::info("closed etcd server", words::closing(config));
@@ -189,7 +188,7 @@ fn make_shards(
                 let _guard = Guard { reports: reports.clone() };
                 shard::run(plan, reports);
             })
-            .map_err(|error| format!("shard {shard}: {}", directory::plain(&error)))?;
+            .map_err(|error| format!("shard {shard}: {}", plain(&error)))?;
     }
     Ok(count)
 }

@@ -6,6 +6,7 @@
 //! Listeners are bound before data is opened: a port in use must not cost a recovery.
 
 use std::cell::Cell;
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -299,6 +300,18 @@ fn join(parts: &PortParts, keyspace: usize, arrivals: &mailbox::Sender<Arrival>)
 fn explain(keyspace: &Keyspace, error: &OpenError) -> String {
     let name = &keyspace.name;
     let next = match error {
+        OpenError::Log(wal::OpenError::Io { file, source }) => {
+            let place = file.parent().unwrap_or(file).display();
+            match source.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                    &format!("; see its space with: df -h {place}, free some and start again")
+                }
+                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                    &format!("; see who may write there with: ls -la {place}")
+                }
+                _ => "",
+            }
+        }
         OpenError::Log(wal::OpenError::Busy(_)) => {
             "; stop that process, or start with another --data-dir"
         }

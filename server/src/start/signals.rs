@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::Sender;
 
-use ringbolt_io::process;
+use ringbolt_io::{plain, process};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -52,7 +52,7 @@ pub fn ready() {
     match notify(b"READY=1\n") {
         Ok(()) => log::info("successfully notified init daemon", vec![]),
         Err(error) => {
-            let fields = vec![("error", error.to_string().into())];
+            let fields = vec![("error", plain(&error).into())];
             log::error("failed to notify systemd for readiness", fields);
         }
     }

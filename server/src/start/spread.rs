@@ -136,7 +136,7 @@ impl Guests {
                         Ok(stream) => guest.serve(&io, number, stream, peer),
                         Err(error) => {
                             guest.edge.closed(number);
-                            let fields = vec![("error", super::plain(&error).into())];
+                            let fields = vec![("error", ringbolt_io::plain(&error).into())];
                             log::warn("could not take a connection over", fields);
                         }
                     }

@@ -59,6 +59,7 @@ fn on_glommio(job: Job) {
         Ok(executor) if direct_works(&job.kind) => executor.run(serve::<Dma>(job)),
         Ok(_) => block_on(serve::<Plain>(job)),
         Err(error) => {
+            let error = crate::plain(&error);
             tracing::warn!(%error, "a bulk job runs on a plain thread: no glommio executor");
             block_on(serve::<Plain>(job));
         }

@@ -91,6 +91,7 @@ impl Pool {
             match started {
                 Ok(thread) => self.threads.push(thread),
                 Err(error) if self.threads.is_empty() => {
+                    let error = crate::plain(&error);
                     tracing::warn!(%error, name = self.name, "no helper thread");
                     drain(&self.shared);
                     return;

@@ -55,6 +55,7 @@ impl SocketFile {
             .is_ok_and(|now| (now.dev(), now.ino()) == (self.device, self.inode));
         if ours && let Err(error) = fs::remove_file(&self.path) {
             let path = self.path.display();
+            let error = crate::plain(&error);
             tracing::warn!(%error, %path, "failed to remove a socket file");
         }
     }
