@@ -207,7 +207,7 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// Fills `prefix` with keys of 20 bytes in transactions, several in flight.
-fn fill(server: &Server, prefix: &str, keys: usize) -> io::Result<()> {
+pub fn fill(server: &Server, prefix: &str, keys: usize) -> io::Result<()> {
     let mut connection = Connection::open(&server.tcp())?;
     let head = head("/etcdserverpb.KV/Txn");
     let value = Bytes::from(vec![b'v'; VALUE_BYTES]);

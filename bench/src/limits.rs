@@ -16,3 +16,30 @@ pub const CALLS_IN_FLIGHT: u64 = 500;
 pub const EXPIRY_S_MAX: u64 = 120;
 /// How long a fresh server may be busy with itself before it counts as idle, in seconds.
 pub const SETTLE_S: u64 = 10;
+
+// soak
+
+/// Connections of the load.
+pub const SOAK_CONNECTIONS: usize = 8;
+/// Calls in flight on each while the capacity is looked for: a closed loop.
+pub const SOAK_CLOSED_IN_FLIGHT: usize = 16;
+/// Calls in flight on each at most while a rate is driven. Their requests fit into the socket's
+/// buffer, so that a write never waits for a server that waits for a reader.
+pub const SOAK_OPEN_IN_FLIGHT: usize = 128;
+/// Calls that are due for longer are skipped.
+pub const SOAK_CATCH_UP: std::time::Duration = std::time::Duration::from_millis(250);
+/// Shortest sleep between two looks at what is due.
+pub const SOAK_NAP_MIN: std::time::Duration = std::time::Duration::from_micros(100);
+/// Compactions in the first third of a run before its memory is judged.
+pub const SOAK_COMPACTIONS_MIN: u64 = 3;
+/// How much more memory the last third may show, in per cent.
+pub const SOAK_GROWTH_PER_CENT_MAX: u64 = 5;
+/// Bytes of log after which a checkpoint is due, unless the state is larger. Source: "Space on
+/// disk" of docs/OPERATING.md.
+pub const SOAK_LOG_BYTES_MIN: u64 = 64 << 20;
+/// Bytes of the largest segment of a log. Source: the same.
+pub const SOAK_SEGMENT_BYTES: u64 = 64 << 20;
+/// Complaints of failed calls that are shown.
+pub const SOAK_COMPLAINTS_MAX: usize = 5;
+/// How long the clients run before the capacity is looked for.
+pub const SOAK_WARM_UP: std::time::Duration = std::time::Duration::from_secs(2);

@@ -2,7 +2,8 @@
 //!
 //! `ringbolt-bench compare` starts a real etcd and this project's server in turns, measures both in
 //! the same run, interleaved, with a raw-device and a raw-socket probe beside them, and prints
-//! ratios with their spread. `ringbolt-bench load` drives a server that is already there.
+//! ratios with their spread. `ringbolt-bench soak` drives this project's server for hours and says
+//! whether it stays as it is. `ringbolt-bench load` drives a server that is already there.
 
 mod compare;
 mod fanout;
@@ -12,6 +13,7 @@ mod measures;
 mod probe;
 mod report;
 mod server;
+mod soak;
 mod strain;
 mod wire;
 mod workload;
@@ -44,6 +46,8 @@ struct Arguments {
 enum Command {
     /// Measures a real etcd and this server side by side.
     Compare(CompareArguments),
+    /// Drives this server at a steady rate for a long time and judges errors, memory and disk.
+    Soak(soak::Arguments),
     /// Drives one server that is already running.
     Load {
         /// host:port, or unix:///path of a socket.
@@ -106,6 +110,7 @@ pub struct CompareArguments {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Load { endpoint, workload, connections, streams, seconds, value_bytes } => {
             let shape = Shape { connections, streams, value_bytes };
             let target = Target::parse(&endpoint);

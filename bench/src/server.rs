@@ -1,6 +1,7 @@
 //! Starting and stopping the servers that are measured.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -105,6 +106,21 @@ impl Server {
         Ok(pages * 4096)
     }
 
+    /// Bytes that its data directory takes on the disk.
+    pub fn disk_bytes(&self) -> io::Result<u64> {
+        disk_bytes(&self.directory.join("data"))
+    }
+
+    /// The last lines of its log, or how it ended.
+    pub fn last_words(&mut self) -> String {
+        let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+        let ended =
+            ended.map_or("the server runs".to_owned(), |status| format!("it ended: {status}"));
+        let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("{ended}; its log ends:\n{}", lines[lines.len().saturating_sub(10)..].join("\n"))
+    }
+
     /// Bytes that were caused to be written to the disk so far.
     pub fn written_bytes(&self) -> io::Result<u64> {
         let id = self.child.as_ref().map_or(0, Child::id);
@@ -122,6 +138,21 @@ impl Server {
         let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
         Ok(Duration::from_millis((ticks(11).unwrap_or(0) + ticks(12).unwrap_or(0)) * 10))
     }
+}
+
+/// Bytes that the files below a directory take. What goes away meanwhile takes none.
+fn disk_bytes(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.metadata() {
+            Ok(data) if data.is_dir() => bytes += disk_bytes(&entry.path())?,
+            Ok(data) => bytes += data.blocks() * 512,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 impl Drop for Server {

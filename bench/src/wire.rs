@@ -75,6 +75,19 @@ pub struct Answer {
     pub stream: u32,
     /// The message, without its five bytes of prefix; empty when the call failed.
     pub message: Vec<u8>,
+    /// Why the call failed, as far as that can be read without HPACK tables.
+    pub complaint: Option<String>,
+}
+
+/// What is kept of the messages that come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    /// The one message of a call, given when the call ends.
+    Whole,
+    /// Every message is an answer at once, not only the last of a call.
+    Each,
+    /// The first bytes, to tell an answer from none: for answers larger than one wants to hold.
+    Little,
 }
 
 /// What has come of a stream's messages.
@@ -97,8 +110,7 @@ pub struct Connection {
     send_window: i64,
     /// Received bytes the server has not been given back yet.
     unreturned: u32,
-    /// Every message is an answer at once, not only the last of a call.
-    each_message: bool,
+    keep: Keep,
 }
 
 impl Connection {
@@ -132,13 +144,18 @@ impl Connection {
             bodies,
             send_window: 65535,
             unreturned: 0,
-            each_message: false,
+            keep: Keep::Whole,
         })
     }
 
     /// From now on each message of a call is an answer of its own: for streams that do not end.
     pub fn answer_each_message(&mut self) {
-        self.each_message = true;
+        self.keep = Keep::Each;
+    }
+
+    /// From now on answers are counted, not kept: their messages are cut short.
+    pub fn cut_answers(&mut self) {
+        self.keep = Keep::Little;
     }
 
     /// Sends one more message on a call opened by [`Connection::open_stream`].
@@ -187,10 +204,21 @@ impl Connection {
 
     /// Reads once, blocking, and gives the calls that ended with it.
     pub fn receive(&mut self, answers: &mut Vec<Answer>) -> io::Result<()> {
+        self.receive_at_most(usize::MAX, answers).map(|_| ())
+    }
+
+    /// Reads at most `bytes` bytes once, blocking, gives the calls that ended with them and says
+    /// how many there were.
+    pub fn receive_at_most(
+        &mut self,
+        bytes: usize,
+        answers: &mut Vec<Answer>,
+    ) -> io::Result<usize> {
         if self.filled == self.input.len() {
             self.input.resize(self.filled * 2, 0);
         }
-        let count = self.socket.as_read().read(&mut self.input[self.filled..])?;
+        let end = self.filled.saturating_add(bytes).min(self.input.len());
+        let count = self.socket.as_read().read(&mut self.input[self.filled..end])?;
         self.filled += count;
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server hung up"));
@@ -201,7 +229,7 @@ impl Connection {
         let taken = taken?;
         self.input.copy_within(taken..self.filled, 0);
         self.filled -= taken;
-        Ok(())
+        Ok(count)
     }
 
     /// Takes the whole frames of `input` and says how long they are.
@@ -233,14 +261,21 @@ impl Connection {
                     self.bodies.len() - 1
                 });
                 let body = &mut self.bodies[place];
-                if self.each_message {
-                    body.split(payload, answers);
-                } else {
-                    body.add(payload);
+                match self.keep {
+                    Keep::Whole => body.add(payload),
+                    Keep::Each => body.split(payload, answers),
+                    Keep::Little if body.bytes.is_empty() => {
+                        body.bytes.extend_from_slice(&payload[..payload.len().min(2 * PREFIX)]);
+                    }
+                    Keep::Little => {}
                 }
                 self.give_back(u32::try_from(payload.len()).expect("a frame has 24 bits"));
             }
-            RST_STREAM => self.end(stream, answers),
+            RST_STREAM => {
+                let code = payload.try_into().map_or(0, u32::from_be_bytes);
+                let complaint = format!("the stream was reset with code {code}");
+                self.end(stream, Some(complaint), answers);
+            }
             SETTINGS if flags & ACK == 0 => frame(&mut self.out, SETTINGS, ACK, 0, &[]),
             PING if flags & ACK == 0 => frame(&mut self.out, PING, ACK, 0, payload),
             WINDOW_UPDATE if stream == 0 => {
@@ -251,7 +286,8 @@ impl Connection {
             _ => {}
         }
         if matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0 {
-            self.end(stream, answers);
+            let trailers = if kind == HEADERS { payload } else { &[] };
+            self.end(stream, complaint(trailers), answers);
         }
         Ok(())
     }
@@ -262,7 +298,7 @@ impl Connection {
         if self.unreturned >= RETURN_BYTES {
             let bytes = std::mem::take(&mut self.unreturned);
             frame(&mut self.out, WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes());
-            if self.each_message {
+            if self.keep == Keep::Each {
                 for body in &self.bodies {
                     frame(&mut self.out, WINDOW_UPDATE, 0, body.stream, &bytes.to_be_bytes());
                 }
@@ -270,10 +306,10 @@ impl Connection {
         }
     }
 
-    fn end(&mut self, stream: u32, answers: &mut Vec<Answer>) {
+    fn end(&mut self, stream: u32, complaint: Option<String>, answers: &mut Vec<Answer>) {
         let place = self.bodies.iter().position(|body| body.stream == stream);
         let body = place.map(|place| self.bodies.swap_remove(place).bytes);
-        answers.push(Answer { stream, message: body.unwrap_or_default() });
+        answers.push(Answer { stream, message: body.unwrap_or_default(), complaint });
     }
 
     /// One call and its answer.
@@ -309,7 +345,7 @@ impl Body {
             let mut at = 0;
             while let Some(size) = message_size(&bytes[at..]) {
                 let Some(message) = bytes[at + PREFIX..].get(..size) else { break };
-                answers.push(Answer { stream, message: message.to_vec() });
+                answers.push(Answer { stream, message: message.to_vec(), complaint: None });
                 at += PREFIX + size;
             }
             at
@@ -323,6 +359,18 @@ impl Body {
             self.bytes.drain(..taken);
         }
     }
+}
+
+/// What trailers say of a failed call, when their fields are literal and not compressed.
+fn complaint(trailers: &[u8]) -> Option<String> {
+    const STATUS: &[u8] = b"grpc-status";
+    let at = trailers.windows(STATUS.len()).position(|part| part == STATUS)?;
+    let (&size, rest) = trailers[at + STATUS.len()..].split_first()?;
+    if rest.get(..usize::from(size)) == Some(b"0") {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&trailers[at..]);
+    Some(text.replace(|letter: char| letter.is_control(), " "))
 }
 
 /// The size that a message's prefix tells.
@@ -376,4 +424,19 @@ pub fn head(path: &str) -> Vec<u8> {
 fn literal(block: &mut Vec<u8>, text: &str) {
     block.push(u8::try_from(text.len()).expect("short names and values"));
     block.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::complaint;
+
+    /// Trailers of a good call say nothing, others say their status and text.
+    #[test]
+    fn trailers_tell_why_a_call_failed() {
+        assert_eq!(complaint(b"\x00\x0bgrpc-status\x010\x00\x0cgrpc-message\x00"), None);
+        assert_eq!(complaint(b""), None);
+        let failed = complaint(b"\x00\x0bgrpc-status\x0214\x00\x0cgrpc-message\x04busy");
+        let failed = failed.expect("a complaint");
+        assert!(failed.contains("14") && failed.ends_with("busy"), "{failed}");
+    }
 }

@@ -88,7 +88,7 @@ pub fn put(key: String, value: &Bytes) -> PutRequest {
 }
 
 /// Puts when the key's mod revision is still the one that is known, gets otherwise.
-fn guarded(key: String, revision: i64, value: &Bytes) -> TxnRequest {
+pub fn guarded(key: String, revision: i64, value: &Bytes) -> TxnRequest {
     let compare = Compare {
         result: compare::CompareResult::Equal.into(),
         target: compare::CompareTarget::Mod.into(),
