@@ -13,6 +13,7 @@ use ringbolt_proto::etcdserverpb::{
 
 use crate::CompareArguments;
 use crate::limits::BULK_KEYS_PER_TXN;
+use crate::lists;
 use crate::measures::{Measure, SAFE, VALUE_BYTES, VOLATILE, number};
 use crate::probe;
 use crate::report::{self, Row};
@@ -21,8 +22,8 @@ use crate::strain::{self, Fact};
 use crate::wire::{Connection, head};
 use crate::workload::{LIST_KEYS, put};
 
-const ETCD_PORT: u16 = 26790;
-const OURS_PORT: u16 = 26890;
+/// The port of ours lies so far above that of etcd.
+const PORTS_APART: u16 = 100;
 /// Seconds an idle server is looked at.
 const IDLE_S: u64 = 20;
 
@@ -105,15 +106,20 @@ impl Run<'_> {
         only.is_empty() || only.iter().any(|part| name.contains(part.as_str()))
     }
 
+    /// What takes long is measured only when it is asked for by name.
+    fn is_asked(&self, name: &str) -> bool {
+        !self.arguments.only.is_empty() && self.is_chosen(name)
+    }
+
     fn chosen(&self, measures: &'static [Measure]) -> Vec<&'static Measure> {
         measures.iter().filter(|measure| self.is_chosen(measure.name)).collect()
     }
 
     fn servers(&self) -> io::Result<(Server, Server)> {
-        let directory = &self.arguments.directory;
+        let (directory, port) = (&self.arguments.directory, self.arguments.port);
         Ok((
-            Server::new(&self.arguments.etcd, &directory.join("bench-etcd"), ETCD_PORT)?,
-            Server::new(&self.arguments.ours, &directory.join("bench-ours"), OURS_PORT)?,
+            Server::new(&self.arguments.etcd, &directory.join("bench-etcd"), port)?,
+            Server::new(&self.arguments.ours, &directory.join("bench-ours"), port + PORTS_APART)?,
         ))
     }
 
@@ -197,6 +203,11 @@ impl Run<'_> {
             let mut server = self.servers()?.1;
             server.start()?;
             self.facts.extend(strain::compaction(&server, arguments.revisions)?);
+        }
+        if arguments.keys > 0 && self.is_asked("slow lists") {
+            let mut server = self.servers()?.1;
+            server.start()?;
+            self.facts.extend(lists::slow_lists(&server, arguments.keys)?);
         }
         Ok(())
     }

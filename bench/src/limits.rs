@@ -43,3 +43,14 @@ pub const SOAK_SEGMENT_BYTES: u64 = 64 << 20;
 pub const SOAK_COMPLAINTS_MAX: usize = 5;
 /// How long the clients run before the capacity is looked for.
 pub const SOAK_WARM_UP: std::time::Duration = std::time::Duration::from_secs(2);
+
+// strains
+
+/// Memory that clients may cost the server that read their lists slowly.
+pub const SLOW_LISTS_BYTES_MAX: u64 = 64 << 20;
+/// How much slower the puts of others may get beside them.
+pub const SLOW_LISTS_RATIO_MAX: f64 = 1.5;
+/// Pause between two reads of a slow reader.
+pub const SLOW_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+/// What a slow reader that had nothing to read for a while may make up for at once.
+pub const SLOW_READ_BYTES_MAX: u64 = 256 * 1024;

@@ -8,6 +8,7 @@
 mod compare;
 mod fanout;
 mod limits;
+mod lists;
 mod load;
 mod measures;
 mod probe;
@@ -99,9 +100,13 @@ pub struct CompareArguments {
     #[arg(long, default_value_t = 1_000_000)]
     revisions: u64,
     /// Only measures whose name has one of these words in it: "put, 1 client", "event",
-    /// "large store", "idle", "leases", "compaction".
+    /// "large store", "idle", "leases", "compaction"; and "slow lists", which takes a minute and a
+    /// half and is measured only when it is asked for here.
     #[arg(long)]
     only: Vec<String>,
+    /// The first port of etcd; ours is a hundred above. Each takes two.
+    #[arg(long, default_value_t = 26790, value_parser = clap::value_parser!(u16).range(1..65_000))]
+    port: u16,
     /// Writes an SVG plot of the latencies here.
     #[arg(long)]
     plot: Option<PathBuf>,

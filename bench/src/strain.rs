@@ -14,6 +14,7 @@ use ringbolt_proto::etcdserverpb::{
 
 use crate::limits::{CALLS_IN_FLIGHT, EXPIRY_S_MAX, SETTLE_S};
 use crate::load::{self, Shape};
+use crate::measures::number;
 use crate::server::Server;
 use crate::wire::{Connection, Target, head};
 use crate::workload::{Workload, key, put};
@@ -23,10 +24,12 @@ const VALUE_BYTES: usize = 256;
 const WITNESS: Shape = Shape { connections: 1, streams: 1, value_bytes: VALUE_BYTES };
 /// The witness is asked this often how it fares.
 const WINDOW: Duration = Duration::from_millis(250);
+/// How long the witness is asked before a job, in seconds.
+pub const QUIET_S: u64 = 3;
 const LEASE_TTL_S: i64 = 20;
 
 /// The witness's latencies, window by window.
-type Windows = Vec<(Instant, Histogram<u64>)>;
+pub type Windows = Vec<(Instant, Histogram<u64>)>;
 
 /// A line for the report.
 pub type Fact = (String, String);
@@ -59,7 +62,10 @@ fn many(
 }
 
 /// Puts of the witness while `job` runs, and what the job gives.
-fn witnessed<T>(target: &Target, job: impl FnOnce() -> io::Result<T>) -> io::Result<(Windows, T)> {
+pub fn witnessed<T>(
+    target: &Target,
+    job: impl FnOnce() -> io::Result<T>,
+) -> io::Result<(Windows, T)> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let witness = scope.spawn(|| -> io::Result<_> {
@@ -79,7 +85,7 @@ fn witnessed<T>(target: &Target, job: impl FnOnce() -> io::Result<T>) -> io::Res
 }
 
 /// The windows that touch `from..to`, as one.
-fn merged(windows: &[(Instant, Histogram<u64>)], from: Instant, to: Instant) -> Histogram<u64> {
+pub fn merged(windows: &[(Instant, Histogram<u64>)], from: Instant, to: Instant) -> Histogram<u64> {
     let mut all = Histogram::new(3).expect("three digits");
     for (begin, window) in windows {
         if *begin < to && *begin + WINDOW > from {
@@ -89,21 +95,35 @@ fn merged(windows: &[(Instant, Histogram<u64>)], from: Instant, to: Instant) -> 
     all
 }
 
+/// The witness's latencies beside nothing.
+pub fn quiet_for(target: &Target, seconds: u64) -> io::Result<Histogram<u64>> {
+    Ok(load::run(target, Workload::Put, WITNESS, Duration::from_secs(seconds))?.latency_us)
+}
+
 fn quiet(target: &Target) -> io::Result<Histogram<u64>> {
-    Ok(load::run(target, Workload::Put, WITNESS, Duration::from_secs(3))?.latency_us)
+    quiet_for(target, QUIET_S)
 }
 
 fn p99(name: &str, quiet: &Histogram<u64>, strained: &Histogram<u64>) -> Fact {
-    let at = |histogram: &Histogram<u64>| histogram.value_at_quantile(0.99);
+    slower(name, ("p99", 0.99), quiet, strained).0
+}
+
+/// A quantile of the witness's puts beside a job against that of a quiet server; and the ratio.
+pub fn slower(
+    name: &str,
+    (word, quantile): (&str, f64),
+    quiet: &Histogram<u64>,
+    strained: &Histogram<u64>,
+) -> (Fact, f64) {
+    let at = |histogram: &Histogram<u64>| histogram.value_at_quantile(quantile);
     let (before, during) = (at(quiet), at(strained));
-    let ratio = f64::from(u32::try_from(during).unwrap_or(u32::MAX))
-        / f64::from(u32::try_from(before.max(1)).unwrap_or(u32::MAX));
+    let ratio = number(during) / number(before.max(1));
     let text = format!(
         "{ratio:.2} × quiet ({before} µs → {during} µs, slowest {} µs, {} puts)",
         strained.max(),
         strained.len()
     );
-    (format!("{name}: put p99, one client"), text)
+    ((format!("{name}: put {word}, one client"), text), ratio)
 }
 
 /// `count` leases with a key each, which all expire together: a restart gives every lease its
