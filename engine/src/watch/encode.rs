@@ -1,9 +1,8 @@
-//! The bytes of watch responses. An event is encoded once and copied into each response.
+//! The bytes of watch responses. An event is encoded once and goes into each response.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
-use ringbolt_proto::etcdserverpb::WatchResponse;
 use ringbolt_proto::mvccpb::{Event, KeyValue, event::EventType};
 
 use super::Batch;
@@ -26,16 +25,13 @@ pub(super) fn event(kind: Kind, kv: KeyValue, prev_kv: Option<KeyValue>) -> Byte
     out.freeze()
 }
 
-/// A whole `WatchResponse`: the fields of `head` (which holds no events), then the events of
-/// `batch` from number `from` up to `to`.
-#[must_use]
-pub fn response(head: &WatchResponse, batch: &Batch, from: usize, to: usize) -> Bytes {
-    assert!(head.events.is_empty(), "events come from the batch");
-    assert!(from <= to && to <= batch.ends.len(), "events {from}..{to} of {}", batch.ends.len());
-    let offset = |count: usize| if count == 0 { 0 } else { batch.ends[count - 1] as usize };
-    let events = &batch.events[offset(from)..offset(to)];
-    let mut out = BytesMut::with_capacity(head.encoded_len() + events.len());
-    head.encode_raw(&mut out);
-    out.put_slice(events);
-    out.freeze()
+impl Batch {
+    /// The events from number `from` up to `to` as fields of a `WatchResponse`: with the other
+    /// fields before them they are a whole response.
+    #[must_use]
+    pub fn encoded(&self, from: usize, to: usize) -> Bytes {
+        assert!(from <= to && to <= self.ends.len(), "events {from}..{to} of {}", self.ends.len());
+        let offset = |count: usize| if count == 0 { 0 } else { self.ends[count - 1] as usize };
+        self.events.slice(offset(from)..offset(to))
+    }
 }

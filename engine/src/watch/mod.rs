@@ -45,7 +45,6 @@ use crate::limits::{
 use crate::mvcc::{KeyRange, Kind, Mvcc};
 use crate::types::Revision;
 
-pub use encode::response;
 use index::Index;
 
 /// What a watcher wants to see. Watchers with equal specs share a group.

@@ -9,7 +9,7 @@ use prost::Message;
 use ringbolt_proto::etcdserverpb::WatchResponse;
 use ringbolt_proto::mvccpb::Event;
 
-use super::{Batch, Hub, Pull, Spec, StreamEnd, WatcherKey, response};
+use super::{Batch, Hub, Pull, Spec, StreamEnd, WatcherKey};
 use crate::mvcc::{KeyRange, Kind, Mvcc};
 use crate::types::{LeaseId, Revision};
 
@@ -31,8 +31,8 @@ fn put(mvcc: &mut Mvcc, keys: &[&str], value: &str) {
 
 fn decode(batch: &Batch) -> Vec<Event> {
     let head = WatchResponse { watch_id: 5, ..WatchResponse::default() };
-    let whole = response(&head, batch, 0, batch.ends.len());
-    let response = WatchResponse::decode(whole).expect("a response parses");
+    let whole = [&head.encode_to_vec()[..], &batch.encoded(0, batch.ends.len())].concat();
+    let response = WatchResponse::decode(&whole[..]).expect("a response parses");
     assert_eq!(response.watch_id, 5);
     assert_eq!(response.events.len(), batch.ends.len());
     response.events

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use ringbolt_io::MonoTime;
 use ringbolt_proto::method::Method;
+use smallvec::SmallVec;
 
 use super::link::{Link, Slot, Waiters, end_block};
 use super::relay::{Carried, FarCall};
@@ -17,6 +18,8 @@ use crate::http2::{ErrorCode, Gone};
 
 /// Largest message we send. Source: etcd 0.9 of the contract.
 const ANSWER_BYTES_MAX: usize = 0x7fff_ffff;
+/// Room for a message's prefix and its first fields without an allocation.
+const LEAD_BYTES: usize = 128;
 
 /// One RPC.
 pub struct Call {
@@ -247,6 +250,25 @@ impl Responder {
         self.send_now(message)
     }
 
+    /// Sends one message of a stream that is `head` and then `body`: what many messages have in
+    /// common is not put together anew for each.
+    ///
+    /// # Errors
+    /// The call is gone.
+    pub async fn send_joined(&mut self, head: &[u8], body: Bytes) -> Result<(), Gone> {
+        self.ready().await?;
+        let size = head.len() + body.len();
+        assert!(size <= ANSWER_BYTES_MAX, "a stream message has 31 bits of length");
+        match &self.0 {
+            End::Near(near) => {
+                let mut lead = SmallVec::<[u8; LEAD_BYTES]>::from_slice(&prefix(size));
+                lead.extend_from_slice(head);
+                near.send_payload(&lead, Some(size), body)
+            }
+            End::Far(call) => call.send(Some(size), [head, &body].concat().into()),
+        }
+    }
+
     /// Waits until the stream's queue has room.
     ///
     /// # Errors
@@ -336,8 +358,8 @@ impl Responder {
     pub(super) fn send_piece(&self, total: Option<usize>, bytes: Bytes) -> Result<(), Gone> {
         match &self.0 {
             End::Near(near) => match total {
-                Some(total) => near.send_payload(&prefix(total), bytes),
-                None => near.send_payload(&[], bytes),
+                Some(total) => near.send_payload(&prefix(total), Some(bytes.len()), bytes),
+                None => near.send_payload(&[], None, bytes),
             },
             End::Far(call) => call.send(total, bytes),
         }
@@ -371,7 +393,8 @@ impl Near {
         }
     }
 
-    fn send_payload(&self, head: &[u8], bytes: Bytes) -> Result<(), Gone> {
+    /// Sends `head` and `bytes`; `counted` bytes of a message begin here.
+    fn send_payload(&self, head: &[u8], counted: Option<usize>, bytes: Bytes) -> Result<(), Gone> {
         if self.slot.gone.get().is_some() {
             return Err(Gone);
         }
@@ -380,10 +403,9 @@ impl Near {
         if !self.slot.answering.replace(true) {
             http.send_block(id, respond::headers(self.slot.request.content_type()), false)?;
         }
-        let size = bytes.len();
         http.send_data(id, head, bytes, false)?;
         drop(http);
-        if !head.is_empty() {
+        if let Some(size) = counted {
             self.count_sent(size);
         }
         // The writer may be waiting for the socket: what is queued meanwhile is held all the same.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use prost::Message;
 use ringbolt_engine::Revision;
 use ringbolt_engine::mvcc::KeyRange;
-use ringbolt_engine::watch::{Batch, Hub, Pull, Spec, StreamEnd, WatcherKey, response};
+use ringbolt_engine::watch::{Batch, Hub, Pull, Spec, StreamEnd, WatcherKey};
 use ringbolt_io::MonoTime;
 use ringbolt_proto::etcdserverpb::{
     ResponseHeader, WatchCreateRequest, WatchRequest, WatchResponse,
@@ -56,6 +56,7 @@ pub(super) async fn watch(keyspace: Rc<Keyspace>, call: Call) {
         ids: BTreeMap::new(),
         next_id: 0,
         progress_asked: false,
+        heads: Heads::default(),
         tick_every: interval + Duration::from_nanos(jitter),
         tick_at: keyspace.io.now() + interval + Duration::from_nanos(jitter),
         keyspace,
@@ -124,6 +125,31 @@ impl Watchers {
     }
 }
 
+/// What comes before the events of a response. The header is the same for all watchers that get a
+/// revision: it is encoded once.
+#[derive(Default)]
+struct Heads {
+    header: Option<ResponseHeader>,
+    /// The encoded header, and behind it the rest of the last response.
+    bytes: Vec<u8>,
+    header_bytes: usize,
+}
+
+impl Heads {
+    /// The encoded fields of a response with this header; `rest` has none, and no events.
+    fn before_events(&mut self, header: ResponseHeader, rest: &WatchResponse) -> &[u8] {
+        if self.header != Some(header) {
+            let alone = WatchResponse { header: Some(header), ..WatchResponse::default() };
+            self.bytes = alone.encode_to_vec();
+            self.header_bytes = self.bytes.len();
+            self.header = Some(header);
+        }
+        self.bytes.truncate(self.header_bytes);
+        rest.encode_raw(&mut self.bytes);
+        &self.bytes
+    }
+}
+
 struct WatchStream {
     keyspace: Rc<Keyspace>,
     responder: Responder,
@@ -132,6 +158,7 @@ struct WatchStream {
     ids: BTreeMap<i64, WatcherKey>,
     next_id: i64,
     progress_asked: bool,
+    heads: Heads,
     tick_every: Duration,
     tick_at: MonoTime,
 }
@@ -335,21 +362,22 @@ impl WatchStream {
         header: Revision,
         batch: &Batch,
     ) -> Result<(), End> {
-        let header = Some(self.keyspace.header_at(header.0));
+        let header = self.keyspace.header_at(header.0);
         let watcher = self.watchers.by_key.get_mut(&key).expect("only live watchers are pulled");
         watcher.recent = true;
-        let mut head = WatchResponse { header, watch_id: watcher.id, ..WatchResponse::default() };
+        let mut rest = WatchResponse { watch_id: watcher.id, ..WatchResponse::default() };
         let count = batch.ends.len();
         let limit = self.keyspace.settings.limits.max_request_bytes + 512 * 1024;
         if !watcher.fragment || batch.events.len() < limit || count < 2 {
-            let message = response(&head, batch, 0, count);
-            return Ok(self.responder.send(message).await?);
+            let head = self.heads.before_events(header, &rest);
+            return Ok(self.responder.send_joined(head, batch.encoded(0, count)).await?);
         }
         let mut from = 0;
         while from < count {
             let to = fragment_end(batch, from, limit);
-            head.fragment = to < count;
-            self.responder.send(response(&head, batch, from, to)).await?;
+            rest.fragment = to < count;
+            let head = self.heads.before_events(header, &rest);
+            self.responder.send_joined(head, batch.encoded(from, to)).await?;
             from = to;
         }
         Ok(())

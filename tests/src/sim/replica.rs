@@ -11,7 +11,7 @@ use ringbolt_engine::mvcc::{self, KeyRange};
 use ringbolt_engine::replica::{self, Replica, ReplicaConfig};
 use ringbolt_engine::state::{Command, Reply, State, StateConfig, read, validate};
 use ringbolt_engine::wal::WalConfig;
-use ringbolt_engine::watch::{Hub, Pull, Spec, StreamEnd, WatcherKey, response};
+use ringbolt_engine::watch::{Hub, Pull, Spec, StreamEnd, WatcherKey};
 use ringbolt_engine::{Error, LeaseId, Reason, Revision};
 use ringbolt_io::{Io, MonoTime};
 use ringbolt_proto::etcdserverpb::{
@@ -319,8 +319,7 @@ impl OurWatch {
             match self.hub.borrow_mut().pull(key, &state.mvcc, PULL_BYTES) {
                 Pull::Nothing => {}
                 Pull::Events { header, batch } => {
-                    let head = WatchResponse::default();
-                    let bytes = response(&head, &batch, 0, batch.ends.len());
+                    let bytes = batch.encoded(0, batch.ends.len());
                     let decoded = WatchResponse::decode(bytes).expect("it was encoded by us");
                     return Some(Message::Events { header: header.0, events: decoded.events });
                 }
