@@ -12,6 +12,7 @@ use ringbolt_proto::etcdserverpb::{
 };
 
 use crate::CompareArguments;
+use crate::crowd;
 use crate::limits::BULK_KEYS_PER_TXN;
 use crate::lists;
 use crate::measures::{Measure, SAFE, VALUE_BYTES, VOLATILE, number};
@@ -203,6 +204,10 @@ impl Run<'_> {
             let mut server = self.servers()?.1;
             server.start()?;
             self.facts.extend(strain::compaction(&server, arguments.revisions)?);
+        }
+        if arguments.connections > 0 && self.is_chosen("idle connections") {
+            let mut server = self.servers()?.1;
+            self.facts.extend(crowd::idle_connections(&mut server, arguments.connections)?);
         }
         if arguments.keys > 0 && self.is_asked("slow lists") {
             let mut server = self.servers()?.1;

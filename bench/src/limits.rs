@@ -54,3 +54,7 @@ pub const SLOW_LISTS_RATIO_MAX: f64 = 1.5;
 pub const SLOW_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// What a slow reader that had nothing to read for a while may make up for at once.
 pub const SLOW_READ_BYTES_MAX: u64 = 256 * 1024;
+/// Memory of a server with a crowd of idle connections.
+pub const CROWD_BYTES_MAX: u64 = 500_000_000;
+/// Files that the server and its clients open beside the crowd's connections, at most.
+pub const FILES_BESIDE_CROWD: u64 = 256;

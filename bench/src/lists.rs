@@ -83,7 +83,8 @@ fn history(bytes: u64, puts: u64, strained: &Histogram<u64>) -> u64 {
     bytes * strained.len() / puts.max(1)
 }
 
-fn floor(met: bool, most: &str) -> String {
+/// Says what a bound is and whether it is kept.
+pub fn floor(met: bool, most: &str) -> String {
     format!("at most {most}: {}", if met { "met" } else { "NOT MET" })
 }
 

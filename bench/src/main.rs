@@ -6,6 +6,7 @@
 //! whether it stays as it is. `ringbolt-bench load` drives a server that is already there.
 
 mod compare;
+mod crowd;
 mod fanout;
 mod limits;
 mod lists;
@@ -99,9 +100,12 @@ pub struct CompareArguments {
     /// Revisions that are compacted; 0 leaves the measure out.
     #[arg(long, default_value_t = 1_000_000)]
     revisions: u64,
+    /// Idle connections with a watcher each; 0 leaves the measure out.
+    #[arg(long, default_value_t = 19_000)]
+    connections: usize,
     /// Only measures whose name has one of these words in it: "put, 1 client", "event",
-    /// "large store", "idle", "leases", "compaction"; and "slow lists", which takes a minute and a
-    /// half and is measured only when it is asked for here.
+    /// "large store", "idle", "connections", "leases", "compaction"; and "slow lists", which takes
+    /// a minute and a half and is measured only when it is asked for here.
     #[arg(long)]
     only: Vec<String>,
     /// The first port of etcd; ours is a hundred above. Each takes two.

@@ -2,11 +2,13 @@
 //! open receive windows, no HPACK state. About a microsecond of client time per call.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::limits::{ANSWER_S_MAX, READ_BYTES};
 
@@ -130,12 +132,37 @@ impl Connection {
                 Socket::Unix(socket)
             }
         };
+        Ok(Connection::over(socket))
+    }
+
+    /// Connects over TCP from one of this machine's addresses.
+    pub fn open_from(source: Ipv4Addr, address: &str) -> io::Result<Connection> {
+        let address: SocketAddrV4 = address.parse().map_err(io::Error::other)?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        bind(&socket, &SocketAddrV4::new(source, 0))?;
+        connect(&socket, &address)?;
+        let socket = TcpStream::from(socket);
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(Duration::from_secs(ANSWER_S_MAX)))?;
+        Ok(Connection::over(Socket::Tcp(socket)))
+    }
+
+    /// Lets go of everything but the socket, which stays connected.
+    pub fn into_fd(self) -> OwnedFd {
+        match self.socket {
+            Socket::Tcp(socket) => socket.into(),
+            Socket::Unix(socket) => socket.into(),
+        }
+    }
+
+    fn over(socket: Socket) -> Connection {
         let mut out = PREFACE.to_vec();
         // SETTINGS_INITIAL_WINDOW_SIZE and the connection's window: as wide as they can be.
         frame(&mut out, SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
         frame(&mut out, WINDOW_UPDATE, 0, 0, &0x7fff_0000u32.to_be_bytes());
         let (input, bodies) = (vec![0; READ_BYTES], Vec::new());
-        Ok(Connection {
+        Connection {
             socket,
             next_stream: 1,
             out,
@@ -145,7 +172,7 @@ impl Connection {
             send_window: 65535,
             unreturned: 0,
             keep: Keep::Whole,
-        })
+        }
     }
 
     /// From now on each message of a call is an answer of its own: for streams that do not end.
