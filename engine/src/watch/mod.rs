@@ -79,6 +79,11 @@ impl StreamEnd {
         self.dirty.borrow_mut().pop_front()
     }
 
+    /// Nobody pulls any more.
+    pub fn clear(&self) {
+        self.dirty.borrow_mut().clear();
+    }
+
     /// Whether some watcher has something to pull.
     #[must_use]
     pub fn has_dirty(&self) -> bool {
@@ -104,8 +109,8 @@ pub enum Pull {
     Events {
         /// Revision for the header: not below the last event, never above what was published.
         header: Revision,
-        /// The events.
-        batch: Batch,
+        /// The events, shared by all watchers of the group.
+        batch: Rc<Batch>,
     },
     /// Nothing now; the watcher has moved on and is dirty no more, or is asked again when it is.
     Nothing,
@@ -115,6 +120,8 @@ pub enum Pull {
 
 struct Watcher {
     group: usize,
+    /// Its place among the watchers of the group.
+    place: usize,
     next: Revision,
     /// What the client asked for; 0 when it asked for the present.
     start: Revision,
@@ -125,9 +132,21 @@ struct Watcher {
 struct Group {
     spec: Spec,
     watchers: Vec<WatcherKey>,
-    ring: VecDeque<Batch>,
+    ring: VecDeque<Rc<Batch>>,
     ring_from: Revision,
     ring_bytes: usize,
+    /// The revision that is being published.
+    growing: Option<Growing>,
+}
+
+/// A batch to which events of its revision are still added.
+struct Growing {
+    revision: Revision,
+    /// The only event, shared with other groups.
+    first: Bytes,
+    /// All events, once there are several.
+    joined: Vec<u8>,
+    ends: Vec<u32>,
 }
 
 /// All watchers of one keyspace on one shard.
@@ -195,6 +214,7 @@ impl Hub {
         };
         let key = WatcherKey(self.watchers.insert(Watcher {
             group,
+            place: self.groups[group].watchers.len(),
             next,
             start: start.unwrap_or(Revision(0)),
             dirty: false,
@@ -214,6 +234,7 @@ impl Hub {
             ring: VecDeque::new(),
             ring_from: self.published.next(),
             ring_bytes: 0,
+            growing: None,
         });
         self.index.insert(&spec.range, group);
         self.by_spec.insert(spec, group);
@@ -223,10 +244,13 @@ impl Hub {
     /// Removes a watcher. Nothing of it is pulled afterwards.
     pub fn cancel(&mut self, key: WatcherKey) {
         let Some(watcher) = self.watchers.try_remove(key.0) else { return };
-        watcher.end.dirty.borrow_mut().retain(|dirty| *dirty != key);
+        if watcher.dirty {
+            watcher.end.dirty.borrow_mut().retain(|dirty| *dirty != key);
+        }
         let group = &mut self.groups[watcher.group];
-        if let Some(place) = group.watchers.iter().position(|member| *member == key) {
-            group.watchers.swap_remove(place);
+        group.watchers.swap_remove(watcher.place);
+        if let Some(moved) = group.watchers.get(watcher.place) {
+            self.watchers[moved.0].place = watcher.place;
         }
         if group.watchers.is_empty() {
             let group = self.groups.remove(watcher.group);
@@ -280,6 +304,7 @@ impl Hub {
             }
         }
         for group in touched {
+            self.groups[group].seal();
             self.trim(group);
             self.wake_group(group);
         }
@@ -384,7 +409,7 @@ impl Hub {
         }
         batch.events = Bytes::from(bytes);
         self.events_sent += batch.ends.len() as u64;
-        Pull::Events { header: self.published, batch }
+        Pull::Events { header: self.published, batch: Rc::new(batch) }
     }
 
     /// Checks V2, V3 and V4 over the whole structure.
@@ -397,9 +422,10 @@ impl Hub {
                 last = batch.last;
             }
             assert!(last <= self.published, "group {id} is ahead of what was published");
-            for key in &group.watchers {
+            assert!(group.growing.is_none(), "group {id} holds back a revision");
+            for (place, key) in group.watchers.iter().enumerate() {
                 let watcher = &self.watchers[key.0];
-                assert_eq!(watcher.group, id);
+                assert_eq!((watcher.group, watcher.place), (id, place));
                 if !watcher.dirty && watcher.start <= self.published {
                     assert!(watcher.next > last, "idle watcher {key:?} has not seen {last}");
                 }
@@ -418,29 +444,40 @@ impl Spec {
 }
 
 impl Group {
-    /// Appends an event to the batch of its revision.
+    /// Appends an event to the batch of its revision. However many a revision has, each is copied
+    /// once.
     fn add(&mut self, revision: Revision, event: &Bytes) {
         self.ring_bytes += event.len();
-        if let Some(batch) = self.ring.back_mut().filter(|batch| batch.last == revision) {
-            let mut joined = Vec::with_capacity(batch.events.len() + event.len());
-            joined.extend_from_slice(&batch.events);
-            joined.extend_from_slice(event);
-            batch.ends.push(u32::try_from(joined.len()).unwrap_or(u32::MAX));
-            batch.events = Bytes::from(joined);
+        if let Some(growing) = self.growing.as_mut().filter(|batch| batch.revision == revision) {
+            if growing.joined.is_empty() {
+                growing.joined.extend_from_slice(&growing.first);
+            }
+            growing.joined.extend_from_slice(event);
+            growing.ends.push(u32::try_from(growing.joined.len()).unwrap_or(u32::MAX));
             return;
         }
+        self.seal();
         let ends = vec![u32::try_from(event.len()).unwrap_or(u32::MAX)];
-        self.ring.push_back(Batch { last: revision, events: event.clone(), ends });
+        let first = event.clone();
+        self.growing = Some(Growing { revision, first, joined: Vec::new(), ends });
+    }
+
+    /// The revision that was published last is whole.
+    fn seal(&mut self) {
+        let Some(Growing { revision, first, joined, ends }) = self.growing.take() else { return };
+        let events = if joined.is_empty() { first } else { Bytes::from(joined) };
+        self.ring.push_back(Rc::new(Batch { last: revision, events, ends }));
     }
 
     /// The batches from `next` on, joined up to about `bytes_max`; `None` when there are none.
-    fn take(&self, next: Revision, bytes_max: usize) -> Option<Batch> {
+    fn take(&self, next: Revision, bytes_max: usize) -> Option<Rc<Batch>> {
         let first = self.ring.partition_point(|batch| batch.last < next);
         let mut batches = self.ring.range(first..);
-        let mut joined = batches.next()?.clone();
-        if joined.events.len() >= bytes_max || first + 1 == self.ring.len() {
-            return Some(joined);
+        let oldest = batches.next()?;
+        if oldest.events.len() >= bytes_max || first + 1 == self.ring.len() {
+            return Some(oldest.clone());
         }
+        let mut joined = Batch::clone(oldest);
         let mut bytes = joined.events.to_vec();
         for batch in batches {
             if bytes.len() + batch.events.len() > bytes_max {
@@ -452,6 +489,6 @@ impl Group {
             joined.last = batch.last;
         }
         joined.events = Bytes::from(bytes);
-        Some(joined)
+        Some(Rc::new(joined))
     }
 }

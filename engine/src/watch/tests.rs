@@ -108,6 +108,51 @@ fn a_watcher_behind_a_compaction_is_told() {
     assert_eq!(hub.watchers_count(), 1);
 }
 
+/// A range delete of 100 000 keys is one revision: each event is copied once, not once for every
+/// event before it.
+#[test]
+fn a_revision_of_many_events_is_joined_once() {
+    const KEYS: usize = 100_000;
+    let mut mvcc = Mvcc::new();
+    let names: Vec<String> = (0..KEYS).map(|number| format!("k/{number:06}")).collect();
+    put(&mut mvcc, &names.iter().map(String::as_str).collect::<Vec<_>>(), "v");
+    let mut hub = Hub::new(mvcc.revision());
+    let end = Rc::new(StreamEnd::default());
+    let key = hub.create(&end, spec("k/", "k0"), None);
+    let mut write = mvcc.begin();
+    for name in &names {
+        write.delete(name.as_bytes());
+    }
+    write.finish();
+    hub.publish(&mvcc);
+    hub.check();
+    let Pull::Events { batch, .. } = hub.pull(key, &mvcc, 1 << 10) else { panic!("no events") };
+    assert_eq!(batch.ends.len(), KEYS);
+    assert_eq!(batch.ends.last().map(|end| *end as usize), Some(batch.events.len()));
+    let keys = decode(&batch).into_iter().map(|event| event.kv.expect("a key").key);
+    assert!(keys.eq(names.iter().map(|name| name.as_bytes())));
+}
+
+/// A client with many watchers of one range goes: each leaves its group and its stream without a
+/// search among the others.
+#[test]
+fn many_watchers_of_a_range_leave_at_once() {
+    const WATCHERS: usize = 50_000;
+    let mut mvcc = Mvcc::new();
+    let mut hub = Hub::new(mvcc.revision());
+    let end = Rc::new(StreamEnd::default());
+    let keys: Vec<_> = (0..WATCHERS).map(|_| hub.create(&end, spec("k", ""), None)).collect();
+    put(&mut mvcc, &["k"], "v");
+    hub.publish(&mvcc);
+    assert_eq!(hub.dirty_count(), WATCHERS);
+    end.clear();
+    for key in &keys[..WATCHERS - 1] {
+        hub.cancel(*key);
+    }
+    hub.check();
+    assert_eq!((hub.watchers_count(), end.has_dirty()), (1, false));
+}
+
 /// A ring that overflows sends its watcher to the revision log and back without a gap.
 #[test]
 fn an_overflowing_ring_loses_nothing() {

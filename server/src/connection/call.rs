@@ -255,7 +255,7 @@ impl Responder {
     ///
     /// # Errors
     /// The call is gone.
-    pub async fn send_joined(&mut self, head: &[u8], body: Bytes) -> Result<(), Gone> {
+    pub async fn send_joined(&mut self, head: &[u8], body: &Bytes) -> Result<(), Gone> {
         self.ready().await?;
         let size = head.len() + body.len();
         assert!(size <= ANSWER_BYTES_MAX, "a stream message has 31 bits of length");
@@ -265,7 +265,7 @@ impl Responder {
                 lead.extend_from_slice(head);
                 near.send_payload(&lead, Some(size), body)
             }
-            End::Far(call) => call.send(Some(size), [head, &body].concat().into()),
+            End::Far(call) => call.send(Some(size), [head, body].concat().into()),
         }
     }
 
@@ -358,8 +358,8 @@ impl Responder {
     pub(super) fn send_piece(&self, total: Option<usize>, bytes: Bytes) -> Result<(), Gone> {
         match &self.0 {
             End::Near(near) => match total {
-                Some(total) => near.send_payload(&prefix(total), Some(bytes.len()), bytes),
-                None => near.send_payload(&[], None, bytes),
+                Some(total) => near.send_payload(&prefix(total), Some(bytes.len()), &bytes),
+                None => near.send_payload(&[], None, &bytes),
             },
             End::Far(call) => call.send(total, bytes),
         }
@@ -394,7 +394,7 @@ impl Near {
     }
 
     /// Sends `head` and `bytes`; `counted` bytes of a message begin here.
-    fn send_payload(&self, head: &[u8], counted: Option<usize>, bytes: Bytes) -> Result<(), Gone> {
+    fn send_payload(&self, head: &[u8], counted: Option<usize>, bytes: &Bytes) -> Result<(), Gone> {
         if self.slot.gone.get().is_some() {
             return Err(Gone);
         }
@@ -403,7 +403,7 @@ impl Near {
         if !self.slot.answering.replace(true) {
             http.send_block(id, respond::headers(self.slot.request.content_type()), false)?;
         }
-        http.send_data(id, head, bytes, false)?;
+        http.send_shared(id, head, bytes)?;
         drop(http);
         if let Some(size) = counted {
             self.count_sent(size);

@@ -43,15 +43,20 @@ impl Output {
 
     /// Appends payload, copying it only when it is small.
     pub fn payload(&mut self, bytes: Bytes) {
-        self.size += bytes.len();
         if bytes.len() <= COPIED_PAYLOAD_BYTES_MAX {
-            self.tail.extend_from_slice(&bytes);
-            return;
+            return self.copied(&bytes);
         }
+        self.size += bytes.len();
         if !self.tail.is_empty() {
             self.whole.push_back(self.tail.split().freeze());
         }
         self.whole.push_back(bytes);
+    }
+
+    /// Appends a copy of payload.
+    pub fn copied(&mut self, bytes: &[u8]) {
+        self.size += bytes.len();
+        self.tail.extend_from_slice(bytes);
     }
 
     /// Moves what one gathered write takes into `into`.

@@ -6,8 +6,8 @@ use super::frame::{self, ErrorCode, FrameHeader, StreamId, flag, kind, setting};
 use super::stream::{Ending, Piece, Stream};
 use super::{Http2, Life};
 use crate::limits::{
-    CONNECTION_WINDOW_BYTES, FRAME_BYTES_MAX, FRAME_SENT_BYTES_MAX, OUTPUT_PENDING_BYTES_MAX,
-    STREAM_AHEAD_BYTES_MAX,
+    CONNECTION_WINDOW_BYTES, COPIED_PAYLOAD_BYTES_MAX, FRAME_BYTES_MAX, FRAME_SENT_BYTES_MAX,
+    OUTPUT_PENDING_BYTES_MAX, STREAM_AHEAD_BYTES_MAX,
 };
 
 /// The stream is closed: nobody will read what is sent on it.
@@ -69,6 +69,45 @@ impl Http2 {
         if size == 0 && !end {
             return if self.streams.contains_key(&id) { Ok(()) } else { Err(Gone) };
         }
+        if self.begins_at_once(id, head, size, end)? {
+            self.output.payload(bytes);
+            if end {
+                self.sent_end(id);
+            }
+            return Ok(());
+        }
+        let stream = self.streams.get_mut(&id).ok_or(Gone)?;
+        stream.queued_bytes += size;
+        self.queued_bytes += size;
+        let head = Bytes::copy_from_slice(head);
+        stream.queue.push_back(Piece::Data { head, bytes, end });
+        self.list(id);
+        Ok(())
+    }
+
+    /// As [`Http2::send_data`] without an end, for payload that many streams are sent: when it is
+    /// small it is copied, and its reference count left alone.
+    ///
+    /// # Errors
+    /// The stream is closed.
+    pub fn send_shared(&mut self, id: StreamId, head: &[u8], bytes: &Bytes) -> Result<(), Gone> {
+        let small = bytes.len() <= COPIED_PAYLOAD_BYTES_MAX;
+        if small && self.begins_at_once(id, head, head.len() + bytes.len(), false)? {
+            self.output.copied(bytes);
+            return Ok(());
+        }
+        self.send_data(id, head, bytes.clone(), false)
+    }
+
+    /// Emits the begin of a frame of `size` bytes, `head` included, when all of it may leave now;
+    /// the caller emits the rest.
+    fn begins_at_once(
+        &mut self,
+        id: StreamId,
+        head: &[u8],
+        size: usize,
+        end: bool,
+    ) -> Result<bool, Gone> {
         let frame_bytes_max = self.frame_sent_max();
         let stream = self.streams.get_mut(&id).ok_or(Gone)?;
         let signed = i64::try_from(size).unwrap_or(i64::MAX);
@@ -82,18 +121,8 @@ impl Http2 {
             self.send_window -= signed;
             self.emit_data_header(id, size, end);
             self.output.small(|out| out.put_slice(head));
-            self.output.payload(bytes);
-            if end {
-                self.sent_end(id);
-            }
-            return Ok(());
         }
-        stream.queued_bytes += size;
-        self.queued_bytes += size;
-        let head = Bytes::copy_from_slice(head);
-        stream.queue.push_back(Piece::Data { head, bytes, end });
-        self.list(id);
-        Ok(())
+        Ok(at_once)
     }
 
     /// Ends a stream at once; what waits to be sent on it is dropped.

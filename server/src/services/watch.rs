@@ -46,9 +46,11 @@ pub(super) async fn watch(keyspace: Rc<Keyspace>, call: Call) {
     let Call { requests, responder, .. } = call;
     let interval = keyspace.settings.progress_interval;
     let jitter = keyspace.io.random_u64() % (jitter_max_ns(interval) + 1);
+    let end = Rc::<StreamEnd>::default();
     let mut stream = WatchStream {
-        end: Rc::default(),
+        end: end.clone(),
         watchers: Watchers {
+            end,
             hub: keyspace.hub.clone(),
             share: keyspace.share.clone(),
             by_key: BTreeMap::new(),
@@ -99,12 +101,14 @@ struct Watcher {
 struct Watchers {
     hub: Rc<RefCell<Hub>>,
     share: Rc<Share>,
+    end: Rc<StreamEnd>,
     by_key: BTreeMap<WatcherKey, Watcher>,
 }
 
 impl Drop for Watchers {
     fn drop(&mut self) {
         let mut hub = self.hub.borrow_mut();
+        self.end.clear();
         for (key, watcher) in &self.by_key {
             hub.cancel(*key);
             self.share.recharge(Owner::Watchers, watcher.bytes, 0);
@@ -370,14 +374,14 @@ impl WatchStream {
         let limit = self.keyspace.settings.limits.max_request_bytes + 512 * 1024;
         if !watcher.fragment || batch.events.len() < limit || count < 2 {
             let head = self.heads.before_events(header, &rest);
-            return Ok(self.responder.send_joined(head, batch.encoded(0, count)).await?);
+            return Ok(self.responder.send_joined(head, &batch.events).await?);
         }
         let mut from = 0;
         while from < count {
             let to = fragment_end(batch, from, limit);
             rest.fragment = to < count;
             let head = self.heads.before_events(header, &rest);
-            self.responder.send_joined(head, batch.encoded(from, to)).await?;
+            self.responder.send_joined(head, &batch.encoded(from, to)).await?;
             from = to;
         }
         Ok(())
