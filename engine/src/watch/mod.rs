@@ -137,6 +137,8 @@ struct Group {
     ring_bytes: usize,
     /// The revision that is being published.
     growing: Option<Growing>,
+    /// It has events of the revisions that are being published.
+    touched: bool,
 }
 
 /// A batch to which events of its revision are still added.
@@ -235,6 +237,7 @@ impl Hub {
             ring_from: self.published.next(),
             ring_bytes: 0,
             growing: None,
+            touched: false,
         });
         self.index.insert(&spec.range, group);
         self.by_spec.insert(spec, group);
@@ -298,12 +301,13 @@ impl Hub {
                     encode::event(event.kind, event.kv(), previous)
                 });
                 group.add(event.main, encoded);
-                if !touched.contains(group_id) {
+                if !std::mem::replace(&mut group.touched, true) {
                     touched.push(*group_id);
                 }
             }
         }
         for group in touched {
+            self.groups[group].touched = false;
             self.groups[group].seal();
             self.trim(group);
             self.wake_group(group);
