@@ -52,6 +52,8 @@ pub const SLOW_LISTS_BYTES_MAX: u64 = 64 << 20;
 pub const SLOW_LISTS_RATIO_MAX: f64 = 1.5;
 /// Pause between two reads of a slow reader.
 pub const SLOW_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+/// What each slow reader is given at least of the megabyte it reads each second.
+pub const SLOW_READ_MB_PER_S_MIN: f64 = 0.9;
 /// What a slow reader that had nothing to read for a while may make up for at once.
 pub const SLOW_READ_BYTES_MAX: u64 = 256 * 1024;
 /// Memory of a server with a crowd of idle connections.

@@ -12,7 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::compare::fill;
 use crate::limits::{
-    SETTLE_S, SLOW_LISTS_BYTES_MAX, SLOW_LISTS_RATIO_MAX, SLOW_READ_BYTES_MAX, SLOW_READ_PAUSE,
+    SETTLE_S, SLOW_LISTS_BYTES_MAX, SLOW_LISTS_RATIO_MAX, SLOW_READ_BYTES_MAX,
+    SLOW_READ_MB_PER_S_MIN, SLOW_READ_PAUSE,
 };
 use crate::measures::number;
 use crate::server::Server;
@@ -85,7 +86,11 @@ fn history(bytes: u64, puts: u64, strained: &Histogram<u64>) -> u64 {
 
 /// Says what a bound is and whether it is kept.
 pub fn floor(met: bool, most: &str) -> String {
-    format!("at most {most}: {}", if met { "met" } else { "NOT MET" })
+    format!("at most {most}: {}", self::met(met))
+}
+
+fn met(met: bool) -> &'static str {
+    if met { "met" } else { "NOT MET" }
 }
 
 /// What the listers saw.
@@ -105,11 +110,13 @@ impl Seen {
     fn line(&self) -> String {
         let why = self.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
         let per_second = |bytes: u64| number(bytes / 1000 / SECONDS) / 1000.0;
+        let (least, most) = (per_second(self.read_bytes.0), per_second(self.read_bytes.1));
+        // A server that sends slower than its slow clients read has a fault of its own.
+        let served = least >= SLOW_READ_MB_PER_S_MIN && self.refused == 0;
         format!(
-            "{:.2} to {:.2} MB/s each, the last began after {:.2} s, {} lists asked for, {} \
-             refused{why}",
-            per_second(self.read_bytes.0),
-            per_second(self.read_bytes.1),
+            "{least:.2} to {most:.2} MB/s each, at least {SLOW_READ_MB_PER_S_MIN:.2}: {}; the last \
+             began after {:.2} s, {} lists asked for, {} refused{why}",
+            met(served),
             self.began_last.as_secs_f64(),
             self.asked,
             self.refused
