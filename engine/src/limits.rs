@@ -87,6 +87,8 @@ pub const WATCH_RING_BATCHES_MAX: usize = 1024;
 pub const WATCH_RING_BYTES_MAX: usize = 512 * 1024;
 /// Bytes all rings of a hub keep together: each group has an equal share.
 pub const WATCH_RINGS_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Ranges of watchers that are looked through, beside a part of all, before they are sorted in.
+pub const WATCH_RANGES_FRESH_MIN: usize = 32;
 /// Events of one catch-up response, before the revision that completes it.
 pub const WATCH_HISTORY_EVENTS_MAX: usize = 1000;
 /// Events one catch-up step looks at, before the revision that completes it.

@@ -1,8 +1,7 @@
 //! Which groups a key belongs to: exact keys by hash, prefixes by hash of each length in use, other
-//! ranges in order of their start.
+//! ranges by an interval tree.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -10,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::mvcc::{End, KeyRange};
 use crate::types::FixedHasher;
+use crate::watch::ranges::Ranges;
 
 type Groups = SmallVec<[usize; 2]>;
 
@@ -20,7 +20,7 @@ pub(super) struct Index {
     prefixes: HashMap<Bytes, Groups, FixedHasher>,
     /// How many prefixes there are of each length.
     prefix_lengths: BTreeMap<usize, usize>,
-    ranges: BTreeMap<Bytes, SmallVec<[(End, usize); 2]>>,
+    ranges: Ranges,
 }
 
 enum Shape {
@@ -58,10 +58,7 @@ impl Index {
                 }
                 groups.push(group);
             }
-            Shape::Range => {
-                let place = self.ranges.entry(range.start.clone()).or_default();
-                place.push((range.end.clone(), group));
-            }
+            Shape::Range => self.ranges.insert(range.start.clone(), range.end.clone(), group),
         }
     }
 
@@ -87,13 +84,7 @@ impl Index {
                     }
                 }
             }
-            Shape::Range => {
-                let place = self.ranges.get_mut(&range.start).expect("a group is indexed");
-                place.retain(|(_, member)| *member != group);
-                if place.is_empty() {
-                    self.ranges.remove(&range.start);
-                }
-            }
+            Shape::Range => self.ranges.remove(&range.start, group),
         }
     }
 
@@ -107,18 +98,6 @@ impl Index {
                 out.extend_from_slice(groups);
             }
         }
-        let upto = (Bound::Unbounded, Bound::Included(key));
-        for (_, place) in self.ranges.range::<[u8], _>(upto) {
-            for (end, group) in place {
-                let inside = match end {
-                    End::Single => unreachable!("single keys are in the exact map"),
-                    End::Before(end) => key < &end[..],
-                    End::Unbounded => true,
-                };
-                if inside {
-                    out.push(*group);
-                }
-            }
-        }
+        self.ranges.matching(key, out);
     }
 }

@@ -25,6 +25,7 @@
 
 mod encode;
 mod index;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
