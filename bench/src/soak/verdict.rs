@@ -66,7 +66,8 @@ fn level_memory(samples: &[Sample], compactions: u64) -> Judgement {
     };
     let most = early + early * SOAK_GROWTH_PER_CENT_MAX / 100;
     let text = format!(
-        "resident memory: median {} MB in the last third, {} MB right after the first; at most {}",
+        "resident memory: median {} MB in the last third, {} MB right after the first; at most \
+         {} MB",
         late / 1_000_000,
         early / 1_000_000,
         most / 1_000_000
