@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+/// The greatest number a file may have counted to: sequences, indexes, terms, revisions. Whoever
+/// counted a billion a second would need a century; one more than it is a number, too.
+pub const COUNTER_MAX: u64 = 1 << 62;
+/// Bytes of the name of a file. Source: Linux, `NAME_MAX`.
+pub const FILE_NAME_BYTES_MAX: usize = 255;
+/// The greatest number of a segment.
+pub const WAL_SEGMENT_NUMBER_MAX: u32 = 1 << 31;
 /// Proposals that wait for a turn at most; more are refused with `TooManyRequests`.
 pub const PROPOSALS_WAITING_MAX: usize = 16 * 1024;
 /// Bytes of the commands of all proposals that are not answered yet.

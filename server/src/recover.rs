@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ringbolt_engine::replica::accept_loss;
+use ringbolt_engine::replica::{accept_loss, check_entry};
 use ringbolt_engine::wal::{Mode, OpenError, Recovered, WalConfig, Writer};
 use ringbolt_io::{Executor, Io, make_driver, process};
 
@@ -86,7 +86,8 @@ fn recover(order: Order) -> Result<String, String> {
 /// Opens the log as it is, and only if that is refused for its damage, without what is damaged.
 async fn open(io: &Io, order: &Order) -> Result<String, OpenError> {
     let place = &order.directory;
-    match Writer::open(io, place, WalConfig::new(order.mode)).await {
+    let config = WalConfig { check: check_entry, ..WalConfig::new(order.mode) };
+    match Writer::open(io, place, config).await {
         Ok((writer, _)) => {
             close(&writer, place).await?;
             return Ok(format!("{}: nothing is damaged, nothing was given up", place.display()));

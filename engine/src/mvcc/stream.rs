@@ -5,6 +5,7 @@
 //! has to be paused from before the cursor is made until the stream ends.
 
 use crate::Revision;
+use crate::limits::COUNTER_MAX;
 
 use super::Mvcc;
 use super::format::{
@@ -131,6 +132,7 @@ impl Importer {
         if head.revision < Revision::FIRST
             || head.compacted < Revision::NEVER
             || head.compacted > head.revision
+            || head.revision.0.cast_unsigned() > COUNTER_MAX
         {
             return Err(format!("stream of revision {}, compacted {}", pinned.0, pinned.1));
         }
@@ -155,6 +157,9 @@ impl Importer {
         }
         if record.key.is_empty() {
             return flaw("empty key");
+        }
+        if record.version.cast_unsigned() > COUNTER_MAX {
+            return flaw("version");
         }
         let live = match record.kind {
             Kind::Put => record.version > 0 && record.create.0 > 0 && record.create <= record.main,

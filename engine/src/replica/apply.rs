@@ -33,6 +33,18 @@ struct Clock {
     entry: MonoTime,
 }
 
+/// What depends on the state at a stored command's turn. What does not was checked before the log
+/// was taken over.
+fn check_stored(state: &State, command: &Command) -> Result<(), String> {
+    let now = state.mvcc.revision();
+    match command {
+        Command::Fence { revision, .. } if *revision < now => {
+            Err(format!("a fence to {revision} at {now}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Replica {
     /// Applies committed entries in index order, for at most the time of a turn. The rest comes
     /// with the next one.
@@ -49,7 +61,7 @@ impl Replica {
                 Ok(Some(answer)) => answers.push(answer),
                 Ok(None) => {}
                 Err(found) => {
-                    self.life.fail(format!("log entry {}: {found}", entry.index));
+                    self.life.refuse_entry(RaftIndex(entry.index), found);
                     break;
                 }
             }
@@ -90,6 +102,7 @@ impl Replica {
             Some(flying) => &flying.command,
             None => {
                 decoded = Command::decode(entry.data.clone())?;
+                check_stored(state, &decoded)?;
                 &decoded
             }
         };

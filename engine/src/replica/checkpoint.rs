@@ -251,6 +251,10 @@ pub(super) async fn load(
         OpenError::Checkpoint(LoadError::Corrupt(Corruption::new(&path, 0, expected, found)))
     };
     let state = state.map_err(|found| corrupt("a whole state".to_string(), found))?;
+    if !state.members.is_empty() {
+        let checked = super::log::check_members(identity, &state.members);
+        checked.map_err(|found| corrupt("the members of this log".to_string(), found))?;
+    }
     let expected = (identity.cluster_id, named.index, named.term);
     let found = (head.cluster_id, state.applied(), state.applied_term());
     if expected != found {

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::task::{Poll, Waker};
 
 use crate::error::Error;
+use crate::types::RaftIndex;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -23,6 +24,7 @@ enum Stage {
 pub(super) struct Life {
     stage: Cell<Stage>,
     cause: RefCell<Option<String>>,
+    bad_entry: RefCell<Option<(RaftIndex, String)>>,
     waiters: RefCell<Vec<Waker>>,
 }
 
@@ -31,6 +33,7 @@ impl Life {
         Life {
             stage: Cell::new(Stage::Opening),
             cause: RefCell::default(),
+            bad_entry: RefCell::default(),
             waiters: RefCell::default(),
         }
     }
@@ -60,6 +63,18 @@ impl Life {
         for waiter in waiters {
             waiter.wake();
         }
+    }
+
+    /// Stops for good: this entry cannot be applied.
+    pub(super) fn refuse_entry(&self, index: RaftIndex, found: String) {
+        let cause = format!("log entry {}: {found}", index.0);
+        *self.bad_entry.borrow_mut() = Some((index, found));
+        self.fail(cause);
+    }
+
+    /// The entry that could not be applied.
+    pub(super) fn bad_entry(&self) -> Option<(RaftIndex, String)> {
+        self.bad_entry.borrow().clone()
     }
 
     /// Whether a request may be taken.

@@ -54,6 +54,7 @@ use crate::wal::{Gauges, Ticket, Wal};
 
 pub use crate::wal::Identity;
 pub use config::{Mode, OpenError, ReplicaConfig};
+pub use log::check_entry;
 pub use open::accept_loss;
 pub use queue::Answer;
 pub use stage::{Observation, StageTimes};

@@ -59,7 +59,11 @@ impl Replica {
         replica.bell.ring();
         if let Err(error) = replica.begin(&recovered, stored).await {
             replica.abandon();
-            return Err(error);
+            let entry = replica.life.bad_entry();
+            return Err(entry.map_or(error, |(index, found)| {
+                let corruption = recovered.corruption(index, "one that can be applied", &found);
+                OpenError::Log(corruption.into())
+            }));
         }
         Ok(replica)
     }
@@ -253,8 +257,9 @@ impl Replica {
 pub async fn accept_loss(
     io: &Io,
     directory: &Path,
-    config: wal::WalConfig,
+    mut config: wal::WalConfig,
 ) -> Result<(Wal, Recovered), wal::OpenError> {
+    config.check = log::check_entry;
     // A sole first member votes for itself, and names the cluster.
     let identity = |voted_for| {
         let member_id = MemberId(voted_for);

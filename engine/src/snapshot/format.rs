@@ -28,6 +28,7 @@
 //! bytes. The log names it, so a file of another state, however whole, is not taken for this one.
 //! A file that is not whole has no end chunk, or bytes behind it: it is corrupt, never shortened.
 
+use crate::limits::COUNTER_MAX;
 use crate::types::{ClusterId, RaftIndex, Revision, Term};
 
 /// Version of this format.
@@ -121,6 +122,11 @@ impl Head {
         let version = u16::from_le_bytes([bytes[4], bytes[5]]);
         if version != VERSION {
             return Ok(Err(version));
+        }
+        if let Some(counter) =
+            [24, 32].map(|at| u64_at(bytes, at)).iter().find(|n| **n > COUNTER_MAX)
+        {
+            return Err(("an index and a term".into(), format!("a counter of {counter}")));
         }
         Ok(Ok(Head {
             cluster_id: ClusterId(u64_at(bytes, 16)),

@@ -93,6 +93,9 @@ fn take_leases(fields: &mut Fields<'_>) -> Result<LeaseTable, String> {
     let mut leases = LeaseTable::new();
     for _ in 0..fields.count(16)? {
         let (id, ttl_s) = (LeaseId(fields.i64()?), fields.i64()?);
+        if ttl_s < 1 {
+            return Err(format!("lease {:x} of {ttl_s} s", id.0));
+        }
         leases.grant(id, ttl_s).map_err(|reason| format!("lease {:x}: {reason:?}", id.0))?;
     }
     Ok(leases)

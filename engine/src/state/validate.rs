@@ -12,9 +12,10 @@ use ringbolt_proto::etcdserverpb::{
     DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
 };
 
+use super::Command;
 use super::deletes::Deletes;
 use crate::error::Reason;
-use crate::limits::{PROPOSAL_OVERHEAD_BYTES, TXN_LEVELS_MAX};
+use crate::limits::{COUNTER_MAX, PROPOSAL_OVERHEAD_BYTES, TXN_LEVELS_MAX};
 
 /// The limits an operator sets on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,27 @@ pub fn size(request: &impl Message, limits: &Limits) -> Result<(), Reason> {
         return Err(Reason::RequestTooLarge);
     }
     Ok(())
+}
+
+/// Checks a command of the log: what a member of this release could have proposed, whatever the
+/// limits were at that time.
+///
+/// *Errors*: what it holds instead, in words. The log was written by somebody else.
+pub fn stored(command: &Command) -> Result<(), String> {
+    let limits = Limits { max_txn_ops: usize::MAX, max_request_bytes: usize::MAX };
+    let checked = match command {
+        Command::Put(request) => put(request, &limits),
+        Command::DeleteRange(request) => delete_range(request, &limits),
+        Command::Txn(request) => txn(request, &limits),
+        Command::LeaseGrant(request) if request.ttl < 1 => Err(Reason::LeaseTtlTooLarge),
+        Command::Fence { revision, compacted } => {
+            let counted = revision.0.cast_unsigned() <= COUNTER_MAX;
+            let sound = counted && *compacted <= *revision && compacted.0 > 0;
+            return if sound { Ok(()) } else { Err(format!("a fence to {revision}, {compacted}")) };
+        }
+        _ => Ok(()),
+    };
+    checked.map_err(|reason| format!("a request that is refused ({reason:?})"))
 }
 
 /// Whether a transaction only reads: every operation of both branches is a `Range`. A nested

@@ -43,7 +43,7 @@
 use bytes::Bytes;
 use ringbolt_io::planted::{self, Planted};
 
-use crate::limits::WAL_RECORD_BYTES_MAX;
+use crate::limits::{COUNTER_MAX, WAL_RECORD_BYTES_MAX};
 use crate::types::{RaftIndex, Term};
 use crate::wal::types::{Checkpoint, Entry, HardState};
 
@@ -286,6 +286,11 @@ pub fn peek(block: &[u8]) -> Result<Peek, Bad> {
         },
     };
     let version = u16::from_le_bytes([block[4], block[5]]);
+    let Header { sequence, epoch, segment_sequence, watermark, hard_state, .. } = header;
+    let HardState { term, commit, .. } = hard_state;
+    if version == VERSION {
+        count_below([sequence, epoch, segment_sequence, watermark, term.0, commit.0])?;
+    }
     Ok(Peek { header, version, size: batch_size(body_bytes) })
 }
 
@@ -333,6 +338,10 @@ fn decode_record(bytes: &[u8]) -> Result<(Record, &[u8]), Bad> {
     if body.len() < fixed {
         return Err(short());
     }
+    if head[0] != WHAT_START {
+        // Index and term.
+        count_below([u64_at(body, 0), u64_at(body, 8)])?;
+    }
     let record = match head[0] {
         WHAT_ENTRY => Record::Entry(Entry {
             index: RaftIndex(u64_at(body, 0)),
@@ -355,6 +364,14 @@ fn decode_record(bytes: &[u8]) -> Result<(Record, &[u8]), Bad> {
         }),
     };
     Ok((record, rest))
+}
+
+/// Nothing counts as far as that: whoever wrote it was not counting.
+fn count_below<const COUNT: usize>(counters: [u64; COUNT]) -> Result<(), Bad> {
+    match counters.iter().find(|counter| **counter > COUNTER_MAX) {
+        Some(counter) => Err(Bad(format!("a counter of {counter}"))),
+        None => Ok(()),
+    }
 }
 
 struct Out<'a> {

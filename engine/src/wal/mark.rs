@@ -30,13 +30,14 @@
 //!               the prepared one, then free ones with salt 0
 //! ```
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ringbolt_io::{AlignedBuffer, Durability, File};
 
 use crate::corruption::Corruption;
-use crate::limits::WAL_SEGMENTS_MAX;
+use crate::limits::{COUNTER_MAX, WAL_SEGMENT_NUMBER_MAX, WAL_SEGMENTS_MAX};
 use crate::types::{ClusterId, MemberId, Revision};
 use crate::wal::format::{BLOCK_BYTES, checksum_around, u32_at, u64_at};
 use crate::wal::types::{Identity, Mode, OpenError};
@@ -185,6 +186,10 @@ impl Mark {
         if count > WAL_SEGMENTS_MAX || usize::try_from(spare).is_ok_and(|spare| spare > count) {
             return Err(format!("{count} segments, {spare} spare"));
         }
+        let counters = [16, 24, 56, 80, 88, 96, 104].map(|at| u64_at(slot, at));
+        if let Some(counter) = counters.iter().find(|counter| **counter > COUNTER_MAX) {
+            return Err(format!("a counter of {counter}"));
+        }
         let mut boot_id = [0; 16];
         boot_id.copy_from_slice(&slot[64..80]);
         let segments = slot[FIXED_BYTES..].chunks_exact(SEGMENT_BYTES).take(count);
@@ -193,6 +198,8 @@ impl Mark {
             blocks: u32_at(bytes, 4),
             salt: u64_at(bytes, 8),
         });
+        let segments: Vec<Listed> = segments.collect();
+        check_numbers(&segments)?;
         Ok(Ok(Mark {
             serial: u64_at(slot, 16),
             epoch: u64_at(slot, 24),
@@ -211,9 +218,20 @@ impl Mark {
             end_sequence: u64_at(slot, 96),
             end_offset: u64_at(slot, 104),
             spare,
-            segments: segments.collect(),
+            segments,
         }))
     }
+}
+
+/// Each segment is a file of its own.
+fn check_numbers(segments: &[Listed]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for Listed { number, .. } in segments {
+        if !(1..=WAL_SEGMENT_NUMBER_MAX).contains(number) || !seen.insert(number) {
+            return Err(format!("segment {number} in the list"));
+        }
+    }
+    Ok(())
 }
 
 impl MarkFile {

@@ -238,7 +238,7 @@ pub(super) async fn open(
     if let Loss::Accept(known) = loss {
         // Whatever the watermarks say: the last batch, of which none of them tells, may be gone.
         log.shortened = true;
-        let begin = best_beginning(io, directory, &mut scans, &mark, known).await?;
+        let begin = best_beginning(io, directory, &mut scans, (&mark, &log), known).await?;
         checkpoint_alone = begin.keep(&mut scans, &mut log);
     }
     let walk = walk(&mut scans, &mark);
@@ -246,7 +246,7 @@ pub(super) async fn open(
     log.shortened |= is_short(&walk, &mark);
     let content = match checkpoint_alone {
         Some(content) => content,
-        None => replay(&scans, &walk)?,
+        None => replay(&scans, &walk, (mark.identity, log.config.check))?,
     };
     if !planted::is(Planted::RecoveryWithoutSync) {
         make_durable(&scans, &walk).await?;
@@ -361,6 +361,7 @@ fn recovered(mark: &Mark, log: &Log, content: Content, cut: Option<Cut>) -> Reco
         incarnation: log.constant.incarnation,
         shortened: log.shortened,
         cut,
+        places: content.places,
     }
 }
 
@@ -396,14 +397,14 @@ async fn best_beginning(
     io: &Io,
     directory: &Path,
     scans: &mut [Scan],
-    mark: &Mark,
+    (mark, log): (&Mark, &Log),
     known: &Known<'_>,
 ) -> Result<Beginning, OpenError> {
     let mut best: Option<(u64, usize)> = None;
     for from in 0..scans.len() {
         let tail = &mut scans[from..];
         let walk = walk(tail, mark);
-        let Ok(content) = replay(tail, &walk) else { continue };
+        let Ok(content) = replay(tail, &walk, (mark.identity, log.config.check)) else { continue };
         if walk.end.is_none() || !is_grounded(io, directory, &content).await? {
             continue;
         }
@@ -447,7 +448,7 @@ async fn newest_checkpoint(
             ..hard_state
         };
         let checkpoint = Some(checkpoint.clone());
-        let content = Content { hard_state, entries: Vec::new(), checkpoint };
+        let content = Content { hard_state, checkpoint, ..Content::default() };
         if newer && is_grounded(io, directory, &content).await? {
             newest = Some(content);
         }
@@ -508,7 +509,8 @@ async fn scan_listed(
         let behind_end = mark.segments.len() - at;
         let end = match behind_end.checked_sub(spare + 1) {
             None if mark.clean => Some(0),
-            Some(0) if mark.clean => Some(mark.end_offset),
+            // An end inside a block leaves that block out, and is then found too short.
+            Some(0) if mark.clean => Some(mark.end_offset & !(BLOCK_BYTES as u64 - 1)),
             _ => None,
         };
         scans.push(scan(listed, &path, &file, mark.log_id, end).await?);

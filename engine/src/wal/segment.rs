@@ -20,7 +20,7 @@ use std::time::Duration;
 use ringbolt_io::bulk::zero_file;
 use ringbolt_io::{File, Io, MonoTime, OpenHow};
 
-use crate::limits::WAL_LOCK_RETRY_MS;
+use crate::limits::{WAL_LOCK_RETRY_MS, WAL_SEGMENT_NUMBER_MAX};
 use crate::wal::format::BLOCK_BYTES;
 use crate::wal::mark::Listed;
 use crate::wal::types::OpenError;
@@ -120,7 +120,7 @@ pub fn file_name(number: u32) -> String {
 pub fn number_of(name: &str) -> Option<u32> {
     let digits = name.strip_suffix(SUFFIX)?;
     let number = digits.parse().ok()?;
-    (file_name(number) == name).then_some(number)
+    (number <= WAL_SEGMENT_NUMBER_MAX && file_name(number) == name).then_some(number)
 }
 
 /// Opens a file of the log, in the one way all of them are read and written (W8).

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -116,6 +116,9 @@ pub struct WalConfig {
     pub catch_up_bytes_max: u64,
     /// Names this boot of the machine. `None` asks the system.
     pub boot_id: Option<[u8; 16]>,
+    /// What the owner says of a stored entry, before anything is changed: what it holds instead of
+    /// what it could have been given, if so. The log itself knows no commands.
+    pub check: fn(Identity, &Entry) -> Result<(), String>,
 }
 
 impl WalConfig {
@@ -135,6 +138,7 @@ impl WalConfig {
             catch_up_entries: WAL_CATCH_UP_ENTRIES,
             catch_up_bytes_max: WAL_CATCH_UP_BYTES_MAX,
             boot_id: None,
+            check: |_, _| Ok(()),
         }
     }
 }
@@ -181,9 +185,20 @@ pub struct Recovered {
     pub shortened: bool,
     /// The tail that was cut off.
     pub cut: Option<Cut>,
+    /// Where the entries stand: of each batch the first index, its file and its offset.
+    pub places: Vec<(RaftIndex, PathBuf, u64)>,
 }
 
 impl Recovered {
+    /// What is said of an entry that cannot be what was written.
+    #[must_use]
+    pub fn corruption(&self, index: RaftIndex, expected: &str, found: &str) -> Corruption {
+        let place = self.places.iter().rev().find(|(first, ..)| *first <= index);
+        let (file, offset) =
+            place.map_or((Path::new(""), 0), |(_, file, at)| (file.as_path(), *at));
+        Corruption::new(file, offset, expected, format!("entry {}: {found}", index.0))
+    }
+
     /// Whether acknowledged state may be missing: then this member must not vote on the strength
     /// of what it has, and a sole voter fences its revisions. It stays so over further crashes
     /// until `fenced` is called.

@@ -104,9 +104,9 @@ proptest! {
     /// What is written is read.
     #[test]
     fn round_trip(
-        numbers in proptest::array::uniform10(any::<u64>()),
+        numbers in proptest::array::uniform10(0..=COUNTER_MAX),
         entries in vec_of(
-            (any::<u64>(), any::<u64>(), any::<u8>(), vec_of(any::<u8>(), 0..900)),
+            (0..=COUNTER_MAX, 0..=COUNTER_MAX, any::<u8>(), vec_of(any::<u8>(), 0..900)),
             0..20,
         ),
     ) {
@@ -131,5 +131,31 @@ proptest! {
         prop_assert_eq!(peek(&bytes).map(|seen| seen.size), Ok(bytes.len()));
         let read = decode(&bytes);
         prop_assert_eq!(read, Ok(Decoded { header, chain, size: bytes.len(), records }));
+    }
+}
+
+/// Whatever its checksums say, nothing counts to where one more is too many: a sequence, an index
+/// or a term at the end of its numbers ended the start in an overflow.
+#[test]
+fn a_counter_at_its_end_is_no_batch() {
+    let far = COUNTER_MAX + 1;
+    let state = header().hard_state;
+    for header in [
+        Header { sequence: far, ..header() },
+        Header { epoch: u64::MAX, ..header() },
+        Header { watermark: far, ..header() },
+        Header { hard_state: HardState { term: Term(far), ..state }, ..header() },
+        Header { hard_state: HardState { commit: RaftIndex(u64::MAX), ..state }, ..header() },
+    ] {
+        let (bytes, _) = batch(&header, &records());
+        let bad = peek(&bytes).expect_err("it counts too far");
+        assert!(bad.0.starts_with("a counter of "), "{bad:?}");
+    }
+    for (index, term) in [(far, 1), (1, far)] {
+        let (index, term) = (RaftIndex(index), Term(term));
+        let entry = Entry { index, term, kind: 0, data: Bytes::new() };
+        let (bytes, _) = batch(&header(), &[Record::Entry(entry)]);
+        let bad = decode(&bytes).expect_err("it counts too far");
+        assert!(bad.0.starts_with("a counter of "), "{bad:?}");
     }
 }
