@@ -214,9 +214,12 @@ fn ends_before_it_begins() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stdout.starts_with(b"etcd Version: 3.7.3\n"));
 
-    let output = run(&place, "etcd", &["--nope"]);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
-    assert!(output.stderr.starts_with(b"flag provided but not defined: -nope\ndid you mean "));
+    for (flag, hint) in [("nope", "all flags are listed by: "), ("nane", "did you mean --name?")] {
+        let output = run(&place, "etcd", &[&format!("--{flag}")]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+        let lines = format!("flag provided but not defined: -{flag}\n{hint}");
+        assert!(output.stderr.starts_with(lines.as_bytes()), "{output:?}");
+    }
 
     let output = run(&place, "ringbolt", &["version"]);
     assert_eq!(output.status.code(), Some(1));
