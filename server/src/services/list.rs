@@ -143,7 +143,7 @@ impl Rest {
             self.pin.release();
         }
         let pin = self.pin.clone();
-        let opened = RangeCursor::pinned(&keyspace.replica.state(), &self.request, pin);
+        let opened = RangeCursor::continued(&keyspace.replica.state(), &self.request, pin);
         let mut cursor = opened.map_err(status_of)?;
         let mut kvs = VecDeque::new();
         loop {

@@ -85,12 +85,33 @@ impl RangeCursor {
         request: &RangeRequest,
         pin: Rc<Pin>,
     ) -> Result<RangeCursor, Reason> {
-        if !pin.is_live() {
-            state.mvcc.check_revision(pin.at().0)?;
-        }
+        check_pin(state, &pin)?;
         let mut cursor = RangeCursor::at(&state.mvcc, pin.at(), state.mvcc.revision(), request);
         cursor.pin = Some(pin);
         Ok(cursor)
+    }
+
+    /// As [`RangeCursor::pinned`], to go on with a range whose count is known already: nothing is
+    /// looked at but what is handed out, and `count` of the answer is 0.
+    ///
+    /// *Errors*: as [`RangeCursor::pinned`].
+    pub fn continued(
+        state: &State,
+        request: &RangeRequest,
+        pin: Rc<Pin>,
+    ) -> Result<RangeCursor, Reason> {
+        check_pin(state, &pin)?;
+        let range = KeyRange::from_wire(&request.key, &request.range_end);
+        Ok(RangeCursor {
+            at: pin.at(),
+            header: state.mvcc.revision(),
+            rest: Some(range.into()),
+            collector: Collector::new(request),
+            count: 0,
+            is_counted: true,
+            count_only: false,
+            pin: Some(pin),
+        })
     }
 
     /// The pin of this range, to go on at its revision; none for a stream.
@@ -191,4 +212,12 @@ impl RangeCursor {
     fn go_on(&self) -> Next {
         if self.is_counted { Next::End } else { Next::GoOn }
     }
+}
+
+/// *Errors*: [`Reason::Compacted`]: the pin has expired, and its revision is gone.
+fn check_pin(state: &State, pin: &Pin) -> Result<(), Reason> {
+    if !pin.is_live() {
+        state.mvcc.check_revision(pin.at().0)?;
+    }
+    Ok(())
 }

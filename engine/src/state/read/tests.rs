@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::lease::Deadlines;
-use crate::limits::RANGE_COUNT_BACK_MAX;
+use crate::limits::{RANGE_COUNT_BACK_MAX, RANGE_STEP_KEYS_MAX};
 use crate::state::tests::golden::Store;
 use crate::state::tests::script;
 use crate::state::{Command, Removal};
@@ -251,6 +251,29 @@ fn lists_do_not_hold_removal_for_ever() {
     assert_eq!(again.err(), Some(Reason::Compacted));
     drop(late);
     store.state.check();
+}
+
+/// A long list reads the rest of its keys again, a few at a time, while others write: each time it
+/// looks at those few, not at the whole rest to count it.
+#[test]
+fn a_list_that_goes_on_counts_nothing() {
+    let mut store = Store::new();
+    for index in 0..4 * RANGE_STEP_KEYS_MAX {
+        store.play(&format!("put k{index:05} old"));
+    }
+    let request = parse("get k00007 \\0 limit=10");
+    let early = RangeCursor::unary(&store.state, &request, UNTIL).expect("the newest revision");
+    let revision = Revision(store.state.mvcc.revision().0 + RANGE_COUNT_BACK_MAX + 1);
+    let fence = Command::Fence { revision, compacted: Revision::NEVER };
+    store.apply(&fence).expect("fences are never refused");
+    let pin = || early.pin().expect("unary");
+    let counts = RangeCursor::pinned(&store.state, &request, pin()).expect("pinned");
+    let goes_on = RangeCursor::continued(&store.state, &request, pin()).expect("pinned");
+    let [counted, fast] =
+        [counts, goes_on].map(|mut cursor| run(&mut cursor, &store.state, Budget::STEP));
+    assert_eq!(counted.0.kvs, fast.0.kvs);
+    assert_eq!((fast.0.kvs.len(), fast.0.count, fast.1), (10, 0, 1));
+    assert!(counted.1 > 3, "the other has looked at all: {} steps", counted.1);
 }
 
 fn compact(revision: i64) -> Command {
