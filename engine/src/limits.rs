@@ -36,12 +36,17 @@ pub const LEASE_TICK: Duration = Duration::from_millis(500);
 /// Revocations of ended leases in flight at most: one write of the log takes them together, and
 /// applying them takes a small part of a turn.
 pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 128;
-/// Time one slice of physical removal takes, at most by about one part of it.
-pub const COMPACTION_SLICE_MAX: Duration = Duration::from_micros(20);
+/// Time a long job (removal, checkpoint) takes between two visits to the driver, however little
+/// the others did, at most by about one piece of it.
+pub const JOB_TIME_MIN: Duration = Duration::from_micros(20);
+/// The others take at least so many times what a job takes, where they want as much.
+pub const JOB_TIME_OTHERS: u32 = 1;
+/// Time a long job takes at most at once.
+pub const JOB_TIME_MAX: Duration = Duration::from_millis(4);
 /// Records one part of a slice looks at.
 pub const COMPACTION_STEPS: usize = 8;
 /// Records one slice looks at in all.
-pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 1024;
+pub const COMPACTION_STEPS_PER_SLICE_MAX: usize = 4096;
 /// How often removal looks whether the reads it waits for have ended.
 pub const COMPACTION_HELD_PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of log after which a checkpoint starts, unless the state is larger.
@@ -50,6 +55,8 @@ pub const CHECKPOINT_LOG_BYTES_MIN: u64 = 64 * 1024 * 1024;
 pub const CHECKPOINT_LOOK_BYTES_MAX: u64 = 1024 * 1024;
 /// Bytes of one piece of a checkpoint: what the shard encodes without letting others run.
 pub const CHECKPOINT_EXPORT_BYTES: usize = 64 * 1024;
+/// Pieces of a checkpoint between two visits to the driver at most.
+pub const CHECKPOINT_PIECES_PER_TURN_MAX: usize = 16;
 /// Wait before a checkpoint that could not be written is tried again.
 pub const CHECKPOINT_RETRY: Duration = Duration::from_secs(10);
 
@@ -112,6 +119,9 @@ pub const WAL_RECORD_BYTES_MAX: usize = 512 * 1024 * 1024;
 pub const WAL_SEGMENT_BYTES_FIRST: u64 = 4 * 1024 * 1024;
 /// Size segments grow to.
 pub const WAL_SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Size of a segment at most while the state is smaller than twice as much: whole segments would
+/// else be most of what the disk holds.
+pub const WAL_SEGMENT_BYTES_SMALL_STATE: u64 = 32 * 1024 * 1024;
 /// Segments one log may have: as many as a mark slot names.
 pub const WAL_SEGMENTS_MAX: usize = 240;
 /// Unused segments kept zeroed: the next one and the reserve for what gives space back.

@@ -24,8 +24,12 @@ use super::Replica;
 use super::config::OpenError;
 use super::stage::Observation;
 use crate::corruption::Corruption;
-use crate::limits::{CHECKPOINT_EXPORT_BYTES, CHECKPOINT_LOOK_BYTES_MAX, CHECKPOINT_RETRY};
+use crate::limits::{
+    CHECKPOINT_EXPORT_BYTES, CHECKPOINT_LOOK_BYTES_MAX, CHECKPOINT_PIECES_PER_TURN_MAX,
+    CHECKPOINT_RETRY,
+};
 use crate::mvcc::{ExportCursor, Importer};
+use crate::replica::portion::Portion;
 use crate::snapshot::{self, Head, LoadError, Section, Written};
 use crate::state::{State, StateConfig};
 use crate::types::RaftIndex;
@@ -194,6 +198,7 @@ impl Replica {
     ) -> io::Result<Written> {
         let directory = &self.config.directory;
         let mut writer = snapshot::Writer::create(&self.io, directory, head, room).await?;
+        let mut portion = Portion::new(self.io.now(), CHECKPOINT_PIECES_PER_TURN_MAX);
         loop {
             let piece = self.state.borrow().mvcc.export(&mut cursor, CHECKPOINT_EXPORT_BYTES);
             let Some(piece) = piece else { break };
@@ -201,7 +206,10 @@ impl Replica {
                 let _ = writer.discard().await;
                 return Err(error);
             }
-            self.io.yield_now().await;
+            if portion.is_over(self.io.now()) {
+                self.io.yield_now().await;
+                portion.begin(self.io.now());
+            }
         }
         let mixed = planted::is(Planted::LeasesOfAnotherIndex).then(|| {
             // All but the head: index, term and rolling hash stay.

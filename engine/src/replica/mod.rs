@@ -24,6 +24,7 @@ mod leases;
 mod life;
 mod log;
 mod open;
+mod portion;
 mod queue;
 mod reads;
 mod stage;
@@ -555,9 +556,13 @@ impl Replica {
     fn refresh(&self, core: &mut Core) {
         let status = core.node.status();
         let sole_voter = core.node.is_sole_voter();
-        if sole_voter && core.node.membership().learners.is_empty() {
+        let alone = sole_voter && core.node.membership().learners.is_empty();
+        if alone {
             // Nobody will ever ask for these entries again.
             core.node.compact(core.applied);
+        }
+        if let Some(log) = &core.log {
+            log.keep_for_followers(!alone);
         }
         let leads = status.role == Role::Leader;
         if leads && !self.view.get().leads {

@@ -7,9 +7,10 @@ use ringbolt_io::MonoTime;
 use ringbolt_io::local::{Bell, Promise, receipt};
 
 use super::Replica;
+use super::portion::Portion;
 use crate::limits::{
-    COMPACTION_HELD_PAUSE, COMPACTION_SLICE_MAX, COMPACTION_STEPS, COMPACTION_STEPS_PER_SLICE_MAX,
-    IDLE_TICKS, LEASE_TICK, REVISIONS_RESERVED_BLOCK,
+    COMPACTION_HELD_PAUSE, COMPACTION_STEPS, COMPACTION_STEPS_PER_SLICE_MAX, IDLE_TICKS,
+    LEASE_TICK, REVISIONS_RESERVED_BLOCK,
 };
 use crate::state::Removal;
 use crate::types::Revision;
@@ -117,14 +118,17 @@ impl Replica {
 
     /// Removes compacted history in slices that never hold the shard for long.
     async fn remove_history(self: Rc<Self>) {
+        let parts_max = COMPACTION_STEPS_PER_SLICE_MAX / COMPACTION_STEPS;
         loop {
             self.compaction.bell.heard().await;
+            let mut portion = Portion::new(self.io.now(), parts_max);
             loop {
-                match self.remove_slice() {
+                match self.remove_slice(&mut portion) {
                     Removal::Done => break,
                     Removal::Held => self.io.sleep(COMPACTION_HELD_PAUSE).await,
                     Removal::More => self.io.yield_now().await,
                 }
+                portion.begin(self.io.now());
             }
             if !self.compaction.paused.get() {
                 self.compaction.finish();
@@ -133,19 +137,15 @@ impl Replica {
     }
 
     /// One slice.
-    fn remove_slice(&self) -> Removal {
+    fn remove_slice(&self, portion: &mut Portion) -> Removal {
         let start = self.io.now();
         let mut state = self.state.borrow_mut();
-        for _ in 0..COMPACTION_STEPS_PER_SLICE_MAX / COMPACTION_STEPS {
+        loop {
             let removal = state.compact_slice(COMPACTION_STEPS, start);
-            if removal != Removal::More {
+            if portion.is_over(self.io.now()) || removal != Removal::More {
                 return removal;
             }
-            if self.io.now().since(start) > COMPACTION_SLICE_MAX {
-                break;
-            }
         }
-        Removal::More
     }
 }
 

@@ -13,8 +13,8 @@ use std::pin::Pin;
 use ringbolt_io::{AlignedBuffer, File};
 
 use crate::limits::{
-    WAL_BUFFER_KEPT_BYTES_MAX, WAL_BUFFERS_KEPT, WAL_LIST_RESERVE, WAL_SEGMENTS_MAX,
-    WAL_SEGMENTS_SPARE,
+    WAL_BUFFER_KEPT_BYTES_MAX, WAL_BUFFERS_KEPT, WAL_LIST_RESERVE, WAL_SEGMENT_BYTES_MAX,
+    WAL_SEGMENT_BYTES_SMALL_STATE, WAL_SEGMENTS_MAX, WAL_SEGMENTS_SPARE,
 };
 use crate::types::{RaftIndex, Revision};
 use crate::wal::format::{
@@ -114,6 +114,8 @@ pub(super) struct Log {
     /// Index of the newest checkpoint whose record is durable.
     pub checkpoint_durable: u64,
     pub released: u64,
+    /// Somebody may still want entries below a checkpoint.
+    pub has_followers: bool,
     // Marks.
     pub ceiling: Revision,
     pub shortened: bool,
@@ -158,6 +160,7 @@ impl Log {
             checkpoints_written: VecDeque::new(),
             checkpoint_durable: 0,
             released: 0,
+            has_followers: true,
             ceiling: mark.ceiling,
             shortened: mark.shortened,
             failure: None,
@@ -525,7 +528,8 @@ impl Log {
         let mut count = 0;
         for segment in self.sealed.iter().take(candidates) {
             let near = segment.max_index + self.config.catch_up_entries >= below;
-            let wanted = near && segment.max_index > 0 && !self.is_short_of_space();
+            let wanted = self.has_followers && near && segment.max_index > 0;
+            let wanted = wanted && !self.is_short_of_space();
             if wanted && kept <= self.config.catch_up_bytes_max {
                 break;
             }
@@ -539,7 +543,8 @@ impl Log {
     pub fn zero_size(&self) -> u64 {
         let active = self.active.as_ref().map_or(0, |segment| segment.size);
         let grown = if self.sealed_bytes > 0 { active * 2 } else { active };
-        grown.min(self.config.segment_bytes_max).max(self.segment_bytes_least())
+        let most = segment_bytes_for(self.room.checkpoint_bytes());
+        grown.min(most).min(self.config.segment_bytes_max).max(self.segment_bytes_least())
     }
 
     /// The least size of a segment to zero.
@@ -629,6 +634,29 @@ impl Log {
             end_offset: self.offset,
             spare,
             segments,
+        }
+    }
+}
+
+/// The size of a segment at most for a state of so many bytes: a power of two, so whole blocks.
+fn segment_bytes_for(state_bytes: u64) -> u64 {
+    let half = (state_bytes / 2).min(WAL_SEGMENT_BYTES_MAX);
+    half.max(WAL_SEGMENT_BYTES_SMALL_STATE).next_power_of_two()
+}
+
+const _: () = assert!(WAL_SEGMENT_BYTES_SMALL_STATE.is_power_of_two());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A segment that were no whole number of blocks would have a batch behind its end.
+    #[test]
+    fn segments_are_whole_blocks_whatever_the_state_is() {
+        for state_bytes in (0..400_u64).map(|number| number * 1_234_567).chain([u64::MAX]) {
+            let size = segment_bytes_for(state_bytes);
+            assert!(size.is_multiple_of(BLOCK_BYTES as u64), "{size} for {state_bytes}");
+            assert!((WAL_SEGMENT_BYTES_SMALL_STATE..=WAL_SEGMENT_BYTES_MAX).contains(&size));
         }
     }
 }

@@ -74,6 +74,11 @@ impl Room {
         !self.lent && self.checkpoint_bytes > 0 && self.held_bytes() < self.needed(margin)
     }
 
+    /// What the next checkpoint takes at most.
+    pub fn checkpoint_bytes(&self) -> u64 {
+        self.checkpoint_bytes
+    }
+
     /// Bytes set aside.
     pub fn held_bytes(&self) -> u64 {
         self.held.as_ref().map_or(0, |held| held.bytes)

@@ -74,6 +74,7 @@ impl Segment {
     /// A free segment that begins a life under a salt of its own.
     #[must_use]
     pub fn fresh(io: &Io, free: Free, file: File, path: PathBuf) -> Segment {
+        assert!(free.size.is_multiple_of(BLOCK_BYTES as u64), "a segment is whole blocks");
         Segment {
             number: free.number,
             salt: draw_salt(io),
@@ -147,12 +148,17 @@ pub async fn zero_what_fits(io: &Io, path: &Path, (usual, least): (u64, u64)) ->
     let mut size = usual;
     loop {
         match zero_file(io, path, size).await {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull && size / 2 >= least => {
-                size /= 2;
+            Err(error) if error.kind() == io::ErrorKind::StorageFull && half(size) >= least => {
+                size = half(size);
             }
             result => return result.map(|()| size),
         }
     }
+}
+
+/// Half of a segment, in whole blocks.
+fn half(size: u64) -> u64 {
+    size / 2 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64
 }
 
 /// Takes a file's lock, which a process that was killed keeps while its writes still land.

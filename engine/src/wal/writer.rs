@@ -229,6 +229,11 @@ impl Writer {
         self.inner.keep.ring();
     }
 
+    /// Whether there is anybody for whom entries below a checkpoint are kept: not for a sole voter.
+    pub fn keep_for_followers(&self, has_followers: bool) {
+        self.inner.log.borrow_mut().has_followers = has_followers;
+    }
+
     /// The revision ceiling: none above it may be given out yet.
     #[must_use]
     pub fn ceiling(&self) -> Revision {
