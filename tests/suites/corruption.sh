@@ -46,13 +46,17 @@ damage() { # damage FILE: one of the kinds, at a place of chance; prints what it
     esac
 }
 
+sum() { # of segments and checkpoints; none may be left
+    find "$WORK/hurt/data/keyspaces/default" \( -name '*.wal' -o -name '*.checkpoint' \) | sort | xargs -r cat | cksum
+}
+
 refusals=0 whole=0
 for round in $(seq "${CORRUPTION_ROUNDS:-36}"); do
     rm -rf "$WORK/hurt" && mkdir "$WORK/hurt" && cp -a "$WORK/life/data" "$WORK/hurt/data"
     files=("$WORK"/hurt/data/keyspaces/default/*)
     file=${files[$((RANDOM % ${#files[@]}))]}
     what="$(basename "$file"), $(damage "$file")"
-    before=$(cat "$WORK"/hurt/data/keyspaces/default/*.wal "$WORK"/hurt/data/keyspaces/default/*.checkpoint 2>/dev/null | cksum)
+    before=$(sum)
     : >"$WORK/hurt/log"
     "$BIN" --name=life --data-dir="$WORK/hurt/data" --listen-client-urls="http://127.0.0.1:$CLIENT_PORT" \
         --advertise-client-urls="http://127.0.0.1:$CLIENT_PORT" --listen-peer-urls="http://127.0.0.1:$((CLIENT_PORT + 1))" \
@@ -71,7 +75,7 @@ for round in $(seq "${CORRUPTION_ROUNDS:-36}"); do
         grep -q "$file @ 0x.* expected .*; \(nothing was changed; restore this directory from a copy, or give up what follows with .ringbolt recover --accept-loss --directory=\|the file was left as it is; restore this directory from a copy\)" \
             "$WORK/hurt/log" || fail "round $round, $what: the refusal does not say it all: $(tail -n 3 "$WORK/hurt/log")"
         grep -q '\.checkpoint @' "$WORK/hurt/log" ||
-            [ "$(cat "$WORK"/hurt/data/keyspaces/default/*.wal "$WORK"/hurt/data/keyspaces/default/*.checkpoint 2>/dev/null | cksum)" = "$before" ] ||
+            [ "$(sum)" = "$before" ] ||
             fail "round $round, $what: a refused start changed files"
         refusals=$((refusals + 1))
     fi

@@ -28,10 +28,13 @@ const ANSWER_SECONDS: &str = "30";
 const CURL_STREAM_RESET: i32 = 92;
 /// curl's exit code when the time was over.
 const CURL_CUT: i32 = 28;
-/// How often a call that was reset without an answer is made again.
-const RESET_RETRIES: usize = 5;
-/// How often a server is asked whether it leads.
-const STATUS_RETRIES: usize = 200;
+/// How often a call that was reset without an answer is made again, and after which pause: on a
+/// busy machine curl loses the same race several times.
+const RESET_RETRIES: u32 = 20;
+const RESET_PAUSE: Duration = Duration::from_millis(20);
+/// How often a server is asked whether it leads and has its store at its own version, which etcd
+/// sets some seconds later.
+const STATUS_RETRIES: usize = 600;
 
 /// Encodes the messages of one call, each with its gRPC prefix.
 ///
@@ -86,6 +89,7 @@ pub fn call(
         if output.status.code() != Some(CURL_STREAM_RESET) || !status_of(&headers).is_empty() {
             break;
         }
+        std::thread::sleep(RESET_PAUSE);
         output = command.output().map_err(|error| format!("curl: {error}"))?;
     }
     Ok(Outcome {
@@ -288,12 +292,22 @@ pub fn ids(server: &Server) -> Result<(u64, u64), String> {
         // A listener may accept before the member behind it answers.
         if let Some(header) = status.header
             && status.leader != 0
+            && minor(&status.storage_version) == minor(&status.version)
         {
             return Ok((header.cluster_id, header.member_id));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(format!("{} does not lead:\n{}", server.name, server.log_tail()))
+    Err(format!(
+        "{} does not lead, or has another store version:\n{}",
+        server.name,
+        server.log_tail()
+    ))
+}
+
+/// Major and minor version.
+fn minor(version: &str) -> &str {
+    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
 }
 
 #[cfg(test)]
