@@ -150,7 +150,10 @@ fn play(
     steps: &[Step],
 ) -> Result<Vec<Outcome>, String> {
     let mut server = Server::start(name, binary, args, directory)?;
-    let outcomes = Player::new(&mut server, client)?.play(steps);
+    // The version of etcd's store comes seconds late: waited for where it is shown.
+    let shows = |step: &Step| ["endpoint status", "/Status"].iter().any(|w| step.text.contains(w));
+    let shows_version = steps.iter().any(shows);
+    let outcomes = Player::new(&mut server, client, shows_version)?.play(steps);
     Ok(outcomes)
 }
 

@@ -51,9 +51,13 @@ impl<'a> Player<'a> {
     /// Prepares to play against a server that runs.
     ///
     /// *Errors*: it does not tell its ids.
-    pub fn new(server: &'a mut Server, etcdctl: &Path) -> Result<Player<'a>, String> {
+    pub fn new(
+        server: &'a mut Server,
+        etcdctl: &Path,
+        shows_version: bool,
+    ) -> Result<Player<'a>, String> {
         let mut names = Names::default();
-        let (cluster, member) = raw::ids(server)?;
+        let (cluster, member) = raw::ids(server, shows_version)?;
         names.add_id(cluster, "cluster");
         names.add_id(member, "member");
         names.add(&server.endpoint(Endpoint::Tcp), "tcp");

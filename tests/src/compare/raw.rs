@@ -273,10 +273,11 @@ fn show(method: &str, bytes: Bytes) -> String {
     )
 }
 
-/// Cluster and member id of a server, by its `Status`.
+/// Cluster and member id of a server, by its `Status`; with `shows_version`, once its store has the
+/// server's version.
 ///
 /// *Errors*: it does not answer.
-pub fn ids(server: &Server) -> Result<(u64, u64), String> {
+pub fn ids(server: &Server, shows_version: bool) -> Result<(u64, u64), String> {
     let request = server.directory().join("request");
     std::fs::write(&request, [0; 5]).map_err(|error| error.to_string())?;
     let mut command = Command::new("curl");
@@ -292,7 +293,7 @@ pub fn ids(server: &Server) -> Result<(u64, u64), String> {
         // A listener may accept before the member behind it answers.
         if let Some(header) = status.header
             && status.leader != 0
-            && minor(&status.storage_version) == minor(&status.version)
+            && (!shows_version || minor(&status.storage_version) == minor(&status.version))
         {
             return Ok((header.cluster_id, header.member_id));
         }
