@@ -95,8 +95,8 @@ mod tests {
     fn calls_are_due_at_an_even_rate() {
         let mut pacer = Pacer::new(1000.0);
         let mut all = Vec::new();
-        for now in 0..1000 {
-            all.extend(taken(&mut pacer, ms(now)));
+        for at in 0..1000 {
+            all.extend(taken(&mut pacer, ms(at)));
         }
         assert_eq!(all.len(), 1000);
         assert_eq!((all[0], all[1], all[999]), (ms(0), ms(1), ms(999)));
